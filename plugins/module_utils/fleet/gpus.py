@@ -99,8 +99,8 @@ _TROUBLES: tuple[tuple[str, str, str], ...] = (
     (
         r"couldn't communicate with the NVIDIA driver|driver is not loaded|NVIDIA driver is not running",
         "nvidia_driver_not_loaded",
-        "The kernel module is not loaded: look at `dmesg | grep -i nvidia` and `modprobe nvidia`; after a kernel update "
-        "the module has to be built for the new kernel.",
+        "The kernel module is not loaded: look at `dmesg | grep -i nvidia` and `modprobe nvidia`; after a kernel "
+        "update the module has to be built for the new kernel.",
     ),
     (
         r"NVML: (Unknown Error|GPU is lost)|GPU is lost|fallen off the bus",
@@ -218,7 +218,7 @@ def compare(expected: Sequence[Gpu], cards: Sequence[Card], host: str) -> list[F
                     "gpu_not_in_inventory",
                     f"host_vars of {host}: fleet_gpus",
                     f"{host} has GPU {card.index} ({card.name}), which the inventory does not name.",
-                    f"Add {{index: {card.index}}} to fleet_gpus, with keep_free: and a reason when it is not to be used.",
+                    f"Add {{index: {card.index}}} to fleet_gpus, with keep_free: and a reason when it is to stay unused.",
                     WARNING,
                     host,
                 )
@@ -289,4 +289,4 @@ def _figure(text: str) -> Optional[int]:
 
 def _word(text: str) -> str:
     text = text.strip()
-    return "" if text.startswith("[") and text.endswith("]") or text == "N/A" else text
+    return "" if (text.startswith("[") and text.endswith("]")) or text == "N/A" else text
