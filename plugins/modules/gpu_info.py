@@ -11,8 +11,10 @@ short_description: Read the NVIDIA cards of a host, and who holds their memory
 version_added: 0.1.0
 author: [modelfleet contributors (@modelfleet)]
 description:
-  - Asks C(nvidia-smi) and returns every card with its memory, its compute capability and the processes that hold memory.
-  - Compares the cards with O(expected), which is the inventory's C(fleet_gpus), and names every difference with its place.
+  - Asks C(nvidia-smi) and returns every card with its memory, its compute capability and the processes that hold
+    memory.
+  - Compares the cards with O(expected), which is the inventory's C(fleet_gpus), and names every difference with its
+    place.
   - A figure that the card does not report is V(null), never zero.
 options:
   expected:
@@ -43,7 +45,8 @@ options:
     type: str
     default: this host
   required:
-    description: Whether a host without a working driver is a failure. If V(false), RV(trouble) says why there are no cards.
+    description:
+      - Whether a host without a working driver is a failure. If V(false), RV(trouble) says why there are no cards.
     type: bool
     default: true
 extends_documentation_fragment:

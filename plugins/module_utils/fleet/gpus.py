@@ -218,7 +218,7 @@ def compare(expected: Sequence[Gpu], cards: Sequence[Card], host: str) -> list[F
                     "gpu_not_in_inventory",
                     f"host_vars of {host}: fleet_gpus",
                     f"{host} has GPU {card.index} ({card.name}), which the inventory does not name.",
-                    f"Add {{index: {card.index}}} to fleet_gpus, with keep_free: and a reason when it is to stay unused.",
+                    f"Add {{index: {card.index}}} to fleet_gpus, with keep_free: and a reason to leave it unused.",
                     WARNING,
                     host,
                 )
