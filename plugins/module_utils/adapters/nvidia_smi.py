@@ -65,7 +65,7 @@ def look(run: Run = run) -> Report:
     report = memory(run, processes=True)
     if report.trouble:
         return report
-    _status, header = run(["nvidia-smi"])
+    _status, header = run(["nvidia-smi"])  # `--version` is cheaper, but older drivers do not have it
     return replace(report, cuda_version=gpus.read_cuda_version(header))
 
 
