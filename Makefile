@@ -1,0 +1,3 @@
+.PHONY: setup
+setup: ## .venv with everything a controller needs
+	@python3 tools/setup.py
