@@ -1,0 +1,71 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``docker compose``, called as a person calls it: in the folder of the stack, without further files or names.
+
+So a person's ``cd FOLDER && docker compose up -d`` finds what we made and has nothing to change. It acts only; to
+look, we ask the daemon (``--dry-run`` is reported to touch real containers).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import Sequence
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: int
+    output: str
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 0
+
+
+def up(directory: str, *, timeout: float = 300) -> Outcome:
+    """Create what is missing and start it. Never pulls: images are there before anything is stopped."""
+    return run(directory, ["up", "--detach", "--pull", "never", "--no-build", "--quiet-pull"], timeout)
+
+
+def stop(directory: str, *, timeout: float = 300) -> Outcome:
+    return run(directory, ["stop"], timeout)
+
+
+def remove(directory: str, *, timeout: float = 300) -> Outcome:
+    """Stop and remove the containers of the project; networks and volumes stay."""
+    return run(directory, ["rm", "--stop", "--force"], timeout)
+
+
+def down(directory: str, *, timeout: float = 300) -> Outcome:
+    """Remove containers and the project's network; volumes stay."""
+    return run(directory, ["down"], timeout)
+
+
+def run(directory: str, arguments: Sequence[str], timeout: float) -> Outcome:
+    """One ``docker compose`` in that folder. A program that is missing or hangs is an outcome, not an exception."""
+    # COMPOSE_FILE or COMPOSE_PROJECT_NAME of whoever runs us would make it another project than the folder's.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPOSE_")}
+    try:
+        done = subprocess.run(
+            ["docker", "compose", "--ansi", "never", "--progress", "plain", *arguments],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        missing = directory if error.filename == directory else "docker"
+        return Outcome(127, f"{missing}: not found. Is the Docker command line with its compose plugin installed?")
+    except subprocess.TimeoutExpired:
+        return Outcome(124, f"docker compose {' '.join(arguments)} did not end within {timeout:g} s")
+    if done.returncode and "compose" in done.stdout and "is not a docker command" in done.stdout:
+        return Outcome(127, "docker compose: the compose plugin of the Docker command line is not installed.")
+    return Outcome(done.returncode, done.stdout)

@@ -1,0 +1,117 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the Docker daemon says, through the Docker SDK for Python: containers, images, logs, pulls.
+
+Answers are the daemon's own objects (``docker inspect``). An instance may be used from several threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, Optional
+
+from ..fleet import drift
+from ..fleet.compose import LABEL_STACK
+from ..fleet.pulling import PullProgress
+
+try:
+    import docker
+    from docker.errors import DockerException, ImageNotFound, NotFound
+    from requests.exceptions import RequestException
+except ImportError as error:  # the module says it in its own words
+    MISSING: Optional[str] = str(error)
+else:
+    MISSING = None
+
+API_TIMEOUT_SECONDS = 120
+LOG_LINES = 5000  # at a time; the daemon reads its log file from the start when it is not limited
+
+
+class EngineError(Exception):
+    """The daemon refused or could not be reached; the message is its own."""
+
+
+class Engine:
+    def __init__(self) -> None:
+        if MISSING:
+            raise EngineError(
+                f"The Docker SDK for Python is not installed for this interpreter ({MISSING}). "
+                "Install it on the host, for example with: apt-get install python3-docker"
+            )
+        self._local = threading.local()
+
+    @property
+    def _client(self) -> Any:
+        # The SDK's session is not made for several threads: each gets its own.
+        client = getattr(self._local, "client", None)
+        if client is None:
+            try:
+                client = docker.APIClient(version="auto", timeout=API_TIMEOUT_SECONDS, **_environment())
+            except (DockerException, RequestException) as error:
+                raise EngineError(f"The Docker daemon cannot be reached: {error}") from error
+            self._local.client = client
+        return client
+
+    def ours(self) -> list[dict[str, Any]]:
+        """Every container that carries our label, running or not."""
+        listed = self._call(lambda: self._client.containers(all=True, filters={"label": LABEL_STACK}))
+        found = (self.container(entry["Id"]) for entry in listed)
+        return [container for container in found if container is not None]
+
+    def container(self, name: str) -> Optional[dict[str, Any]]:
+        """By name or id; None when there is none."""
+        answer: Optional[dict[str, Any]] = self._call(lambda: self._client.inspect_container(name))
+        return answer
+
+    def image(self, reference: str) -> Optional[dict[str, Any]]:
+        """By reference or id; None when it is not on this host."""
+        answer: Optional[dict[str, Any]] = self._call(lambda: self._client.inspect_image(reference))
+        return answer
+
+    def pull(self, reference: str, progress: Callable[[int], None]) -> None:
+        """Pull ``repository@digest``; ``progress`` is told the percentage, never a smaller one than before."""
+        so_far = PullProgress()
+        for event in self._call(lambda: self._client.pull(reference, stream=True, decode=True)) or ():
+            if "error" in event:
+                raise EngineError(str(event["error"]))
+            so_far = so_far.after(event)
+            progress(so_far.percent)
+
+    def logs(self, container: str, after: float = 0.0) -> list[tuple[float, str]]:
+        """(seconds since the epoch, line) of everything the container wrote later than ``after``."""
+        # Older SDKs take whole seconds only, so the overlap is cut here.
+        options = {"since": int(after)} if after >= 1 else {}
+        raw = self._call(
+            lambda: self._client.logs(container, stdout=True, stderr=True, timestamps=True, tail=LOG_LINES, **options)
+        )
+        lines = []
+        for line in (raw or b"").decode("utf-8", "replace").splitlines():
+            stamp, _space, text = line.partition(" ")
+            written = drift.moment(stamp)
+            if written is not None and written > after:
+                lines.append((written, text))
+        return lines
+
+    def stop(self, container: str, seconds: int = 30) -> None:
+        self._call(lambda: self._client.stop(container, timeout=seconds))
+
+    def remove(self, container: str) -> None:
+        """Stop it if need be, and remove it; its named volumes stay."""
+        self._call(lambda: self._client.remove_container(container, force=True))
+
+    def rename(self, container: str, name: str) -> None:
+        self._call(lambda: self._client.rename(container, name))
+
+    def _call(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except (NotFound, ImageNotFound):
+            return None
+        except (DockerException, RequestException) as error:
+            raise EngineError(str(getattr(error, "explanation", None) or error)) from error
+
+
+def _environment() -> dict[str, Any]:
+    options: dict[str, Any] = docker.utils.kwargs_from_env()
+    return options
