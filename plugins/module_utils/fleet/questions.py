@@ -183,11 +183,11 @@ class ImageNumber(_Chat):
     def draws(self, rng: Random) -> Iterator[Request]:
         for value in rng.sample(range(1000, 10000), self.needed + self.spare):
             digits = str(value)
-            yield self.chat("Read the number in this image.", digits, [digits], [picture.number(rng, digits)])
+            yield self.chat("Read the number in this image.", digits, digits, [picture.number(rng, digits)])
 
     def right(self, request: Request, reply: judge.Reply) -> bool:
         said = judge.numbers(reply.content, 4)
-        return sorted(set(said)) == request.want
+        return sorted(set(said)) == [request.want]
 
 
 class ImageColourShape(_Chat):
@@ -243,7 +243,7 @@ class ImageTwoInOneRequest(_Chat):
             yield self.chat("Read the number in each image.", ", ".join(values), values, drawn)
 
     def right(self, request: Request, reply: judge.Reply) -> bool:
-        return judge.numbers(reply.content, 4) == request.want
+        return bool(judge.numbers(reply.content, 4) == request.want)
 
 
 class VideoOrder(_Chat):
@@ -266,7 +266,7 @@ class VideoOrder(_Chat):
             yield self.chat("Name the colors in the video in order.", ", ".join(colours), colours, scenes, [part])
 
     def right(self, request: Request, reply: judge.Reply) -> bool:
-        return judge.colours(reply.content) == request.want
+        return bool(judge.colours(reply.content) == request.want)
 
 
 class ToolCall(_Chat):
@@ -574,15 +574,14 @@ def data_url(content: bytes) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-_IMAGE = (ImageNumber, ImageColourShape, ImagePair, ImageTwoInOneRequest)
+_IMAGE: Sequence[type[Question]] = (ImageNumber, ImageColourShape, ImagePair, ImageTwoInOneRequest)
 _BY_TASK: Mapping[str, type[Question]] = {
     "embed": Embeddings, "rerank": Rerank, "classify": Classify, "reward": Reward,
 }  # fmt: skip
-CODES = tuple(
-    kind.code
-    for kind in (Text, ThinkingOff, ThinkingOn, *_IMAGE, VideoOrder, ToolCall, StructuredOutput, *_BY_TASK.values(),
-                 ContextLimit)
+_KINDS: Sequence[type[Question]] = (
+    Text, ThinkingOff, ThinkingOn, *_IMAGE, VideoOrder, ToolCall, StructuredOutput, *_BY_TASK.values(), ContextLimit,
 )  # fmt: skip
+CODES = tuple(kind.code for kind in _KINDS)
 
 
 def select(asks: Mapping[str, Any]) -> list[Question]:

@@ -106,7 +106,8 @@ class Verdict:
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON for a report. ``pictures`` are base64; each exchange names its own by index."""
         shown, (cause, remedy) = self.shown, KNOWN.get(self.code, ("", ""))
-        exchanges, pictures = [], []
+        exchanges: list[dict[str, Any]] = []
+        pictures: list[str] = []
         for mark in self.marks:
             exchanges.append(mark.as_dict(len(pictures)))
             pictures += [base64.b64encode(picture).decode("ascii") for picture in mark.request.pictures]
