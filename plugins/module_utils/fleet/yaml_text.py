@@ -14,7 +14,7 @@ import math
 import re
 from typing import Any, Mapping, Sequence
 
-# Starts with a letter, a path or an option: never a number, a date, an anchor, a tag or an indicator in any YAML version.
+# Starts like a word, a path or an option: never a number, a date, an anchor, a tag or an indicator in any YAML version.
 PLAIN = re.compile(
     r"(?:/|(?:--?|\.{0,2}/|\.)?[A-Za-z])[A-Za-z0-9_./@%+=,()<>^~$:-]*(?: [A-Za-z0-9_./@%+=,()<>^~$:-]+)*"
     r"|[1-9][0-9]*(?:s|m|h|k|kb|mb|gb)"  # a duration or a size
