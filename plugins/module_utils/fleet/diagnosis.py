@@ -85,7 +85,7 @@ _PREFIX = re.compile(
 _DAEMON = re.compile(r'^time="[^"]*" level=\w+ msg="((?:[^"\\]|\\.)*)"')
 
 
-def _parse(raw: str) -> _Line:
+def parse_line(raw: str) -> _Line:
     text = raw
     if "[" in text and ("\x1b" in text or "1b[" in text.lower() or "033[" in text or "^[[" in text):
         text = _COLOUR.sub("", text)
@@ -110,7 +110,7 @@ def _parse(raw: str) -> _Line:
 
 def message_of(line: str) -> str:
     """The message of a log line, without container name, process tag, level, date, place and colours."""
-    return _parse(line).message.strip()
+    return parse_line(line).message.strip()
 
 
 # --- patterns -------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _lower(text: str) -> str:
     return lowered if len(lowered) == len(text) else "".join(c.lower() if c.isascii() else c for c in text)
 
 
-def _is_harmless(message: str) -> bool:
+def is_harmless(message: str) -> bool:
     lowered = _lower(_squeeze(message))
     return any(anchor in lowered and regex.search(message) is not None for regex, anchor in _HARMLESS)
 
@@ -283,9 +283,9 @@ class _Text:
             position = self.whole.find(anchor, max(position + 1, following))
         return found
 
-    def is_harmless(self, index: int) -> bool:
+    def harmless_line(self, index: int) -> bool:
         if index not in self.harmless:
-            self.harmless[index] = _is_harmless(self.text(index))
+            self.harmless[index] = is_harmless(self.text(index))
         return self.harmless[index]
 
     def text(self, index: int) -> str:
@@ -332,7 +332,7 @@ def _hits(text: _Text) -> list[_Hit]:
     hits: list[_Hit] = []
     for pattern in _PATTERNS:
         for index in text.lines_with(pattern.anchor):
-            if text.is_harmless(index) or (pattern.known.rank != SPECIFIC and text.lines[index].level in _QUIET):
+            if text.harmless_line(index) or (pattern.known.rank != SPECIFIC and text.lines[index].level in _QUIET):
                 continue
             hit = text.match(pattern, index)
             if hit is not None:
@@ -352,7 +352,7 @@ def _first_attempt(lines: Sequence[_Line]) -> Sequence[_Line]:
 
 def _split(text_or_lines: Union[str, Iterable[str]]) -> list[_Line]:
     raw = [text_or_lines] if isinstance(text_or_lines, str) else text_or_lines
-    return [_parse(part) for line in raw for part in re.split(r"[\r\n]+", line) if part.strip()]
+    return [parse_line(part) for line in raw for part in re.split(r"[\r\n]+", line) if part.strip()]
 
 
 def diagnose(
@@ -387,13 +387,13 @@ def first_fatal(line: str) -> Optional[Diagnosis]:
     """For a stream: the diagnosis when this one line alone is certain to end the start; otherwise None."""
     if " INFO " in line[:120]:
         return None
-    parsed = _parse(line)
+    parsed = parse_line(line)
     message = " ".join(parsed.message.split())
     lowered = _lower(_squeeze(message))
     for pattern in _CERTAIN:
         if pattern.anchor in lowered:
             match = pattern.regex.search(message)
-            if match is not None and not _is_harmless(message):
+            if match is not None and not is_harmless(message):
                 hit = _Hit(pattern.known, 0, {k: v for k, v in match.groupdict().items() if v}, 0)
                 return _diagnosis(hit, [parsed], {})
     return None
