@@ -131,7 +131,7 @@ class Verdict:
 
 
 def conclude(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All verdicts on one model (as plain dicts) as one: passed, code, message, remedy, retryable, warnings.
+    """All verdicts on one model (as plain dicts) as one: passed, code, message, remedy, failures, retryable, warnings.
 
     When the text works and every picture fails, it is not one question that failed but the model's sight.
     """
@@ -145,6 +145,7 @@ def conclude(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "code": PASSED if verdicts else "nothing_asked",
             "message": message if verdicts else "No question was asked.",
             "remedy": "",
+            "failures": {},
             "retryable": False,
             "warnings": warnings,
         }
@@ -172,6 +173,7 @@ def conclude(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "code": code,
         "message": message,
         "remedy": remedy,
+        "failures": {verdict["question"]: verdict["code"] for verdict in failed},
         "retryable": chosen["retryable"],
         "warnings": warnings,
     }
