@@ -51,7 +51,7 @@ options:
     default: true
 extends_documentation_fragment:
   - modelfleet.inference.attributes
-  - modelfleet.inference.attributes.read_only
+  - modelfleet.inference.attributes.info
 """
 
 EXAMPLES = r"""
