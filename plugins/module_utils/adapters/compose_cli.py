@@ -34,11 +34,6 @@ def stop(directory: str, *, timeout: float = 300) -> Outcome:
     return run(directory, ["stop"], timeout)
 
 
-def remove(directory: str, *, timeout: float = 300) -> Outcome:
-    """Stop and remove the containers of the project; networks and volumes stay."""
-    return run(directory, ["rm", "--stop", "--force"], timeout)
-
-
 def down(directory: str, *, timeout: float = 300) -> Outcome:
     """Remove containers and the project's network; volumes stay."""
     return run(directory, ["down"], timeout)

@@ -83,6 +83,15 @@ def receipt_path(directory: str) -> str:
     return os.path.join(directory, STATE, "receipt.json")
 
 
+def failure_path(directory: str) -> str:
+    return os.path.join(directory, STATE, "failed.json")
+
+
+def forget_failure(directory: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(failure_path(directory))
+
+
 def keep_last_good(directory: str, files: Mapping[str, tuple[str, str]], stack: Mapping[str, Any]) -> None:
     """Replace the last good set: the files (name -> content, mode) for people, the whole stack for us."""
     good = os.path.join(directory, STATE, "last_good")

@@ -58,10 +58,11 @@ class LiveFile:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What the engine said: the status of /health (0: no connection) and the entries of /v1/models."""
+    """What the engine said: the status (0: no connection) of /health and of /v1/models, and the entries of the latter."""
 
     health: int = 0
     models: tuple[Mapping[str, Any], ...] = ()
+    models_status: int = 0
     error: str = ""
 
 
@@ -313,9 +314,7 @@ def _compare_endpoint(found: _Found, rendered: RenderedStack, live: LiveStack) -
         found.unless_equal("max_model_len", rendered.max_model_len, entry["max_model_len"])
 
 
-def _compare_receipt(
-    found: _Found, rendered: RenderedStack, receipt: Optional[Mapping[str, Any]], ask: bool
-) -> None:
+def _compare_receipt(found: _Found, rendered: RenderedStack, receipt: Optional[Mapping[str, Any]], ask: bool) -> None:
     """Green means it answered: a container that runs without that proof (an interrupted run) is not done."""
     if receipt is None or receipt.get("hash") != rendered.hash:
         found.add("receipt", "of this configuration", ABSENT if receipt is None else "of another", ASK)

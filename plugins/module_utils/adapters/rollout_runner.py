@@ -1,0 +1,660 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carries a rollout out: looks at all stacks of a host, and brings those that differ to where they answer.
+
+It may be killed at any moment. What is true is never remembered, it is looked at again: the next run compares and goes
+on from there. The only thing kept is the proof (receipt) and the set to put back (last good).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from ..fleet import drift, engine_log, readiness, receipt, rollout_steps
+from ..fleet.budget import Holder
+from ..fleet.compose import LABEL_STACK, RenderedStack
+from ..fleet.diagnosis import FATAL, diagnose
+from ..fleet.drift import Difference, Endpoint, LiveStack
+from ..fleet.gpus import Card
+from ..fleet.verdict import conclude
+from . import compose_cli, files
+from .docker_engine import Engine, EngineError
+from .http import Fetch
+from .nvidia_smi import Report
+
+POLL_SECONDS = 0.5
+HTTP_SECONDS = 5.0
+DRAIN_SECONDS = 60.0  # the driver gives the memory of an ended process back within seconds
+STILL_SECONDS = 1.0
+STILL_LIMIT_SECONDS = 15.0
+GPU_LOCKS = "/run/modelfleet"
+HOST = ""  # in reports: not one stack, the host
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything a rollout touches. Tests give other clocks and other hosts."""
+
+    engine: Engine
+    fetch: Fetch
+    memory: Callable[[bool], Report]  # True: with the processes that hold it
+    ask: Callable[..., list[dict[str, Any]]]
+    report: Callable[[str, str, str], None]  # stack, phase, text for a person
+    seed: Callable[[], int]
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    compose: Any = compose_cli
+    gpu_locks: str = GPU_LOCKS
+
+
+@dataclass(frozen=True)
+class Orders:
+    """How to roll out, beside what."""
+
+    root: str
+    ask: bool = True
+    prune: bool = False
+    only: str = ""
+    retries: int = 1
+    max_restarts: int = 0
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A host as it is: what is live and what of it differs."""
+
+    live: Mapping[str, LiveStack]
+    differences: Mapping[str, tuple[Difference, ...]]
+    extra: tuple[Difference, ...]
+    extra_containers: Mapping[str, Mapping[str, Any]]
+
+    def step(self, stack: str) -> str:
+        return rollout_steps.step(self.differences[stack])
+
+    @property
+    def changed(self) -> bool:
+        everything = [*self.extra, *(one for found in self.differences.values() for one in found)]
+        return rollout_steps.step(everything) != rollout_steps.NOTHING
+
+
+@dataclass
+class Outcome:
+    """What became of one stack."""
+
+    name: str
+    differences: tuple[Difference, ...] = ()
+    changed: bool = False
+    ended: str = "unchanged"  # unchanged, written, ready, put_back, stopped, not_touched, removed, reported
+    seconds: float = 0.0
+    phases: list[tuple[str, float]] = field(default_factory=list)
+    receipt: Optional[dict[str, Any]] = None
+    failure: Optional[dict[str, Any]] = None
+
+    def as_dict(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {
+            "changed": self.changed,
+            "differences": [difference.as_dict() for difference in self.differences],
+            "ended": self.ended,
+            "seconds": round(self.seconds, 1),
+            "phases": [{"phase": phase, "at": round(at, 1)} for phase, at in self.phases],
+        }
+        if self.receipt is not None:
+            plain["receipt"] = {**self.receipt, "answers": receipt.brief(self.receipt.get("answers") or ())}
+            plain["receipt"].pop("options", None)
+        if self.failure is not None:
+            plain["failure"] = self.failure
+        return plain
+
+
+class StackFailed(Exception):
+    """A gate was not passed."""
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        why: str = "",
+        change: str = "",
+        lines: Sequence[str] = (),
+        retryable: bool = False,
+        answers: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        super().__init__(what)
+        self.retryable = retryable
+        self.answers: list[Mapping[str, Any]] = list(answers)
+        self.fact = {"code": code, "what": what, "why": why, "change": change, "lines": list(lines)[:6]}
+
+
+def look(stacks: Sequence[RenderedStack], orders: Orders, world: World) -> Looked:
+    """Compare every stack with what is live. Reads only, and asks the engines side by side."""
+    ours = world.engine.ours()
+    images: dict[str, Optional[dict[str, Any]]] = {}
+
+    def image(reference: str) -> Optional[dict[str, Any]]:
+        if reference not in images:
+            images[reference] = world.engine.image(reference)
+        return images[reference]
+
+    live = {}
+    for stack in stacks:
+        labelled = [one for one in ours if one["Config"]["Labels"].get(LABEL_STACK) == stack.name]
+        named = [one for one in labelled if one["Name"].lstrip("/") == stack.container]
+        container = named[0] if named else world.engine.container(stack.container)
+        if container is None and labelled:
+            container = labelled[0]
+        others = [one["Name"].lstrip("/") for one in labelled if container and one["Id"] != container["Id"]]
+        live[stack.name] = LiveStack(
+            files=files.read(stack.directory, drift.MANAGED),
+            container=container,
+            duplicates=tuple(others),
+            image=image(container["Image"]) if container else None,
+            wanted_image=image(stack.image),
+            receipt=files.read_json(files.receipt_path(stack.directory)),
+            now=world.wall(),
+        )
+    running = [stack for stack in stacks if _runs(live[stack.name].container)]
+    if running:
+        with ThreadPoolExecutor(max_workers=min(len(running), 16)) as pool:
+            endpoints = pool.map(lambda stack: endpoint(stack, world.fetch), running)
+            for stack, answer in zip(running, endpoints):
+                live[stack.name] = replace(live[stack.name], endpoint=answer)
+    differences = {stack.name: tuple(drift.compare(stack, live[stack.name], ask=orders.ask)) for stack in stacks}
+    extra_containers = {} if orders.only else {one["Config"]["Labels"][LABEL_STACK]: one for one in ours}
+    extra = drift.extra(extra_containers.values(), live, prune=orders.prune)
+    return Looked(live, differences, tuple(extra), extra_containers)
+
+
+def endpoint(stack: RenderedStack, fetch: Fetch) -> Endpoint:
+    """What the engine of this stack answers on /health and /v1/models."""
+    health = fetch("GET", f"{stack.url}/health", timeout=HTTP_SECONDS)
+    if health.status != 200:
+        return Endpoint(health.status, error=health.error)
+    headers = {"Authorization": f"Bearer {stack.api_key}"} if stack.api_key else {}
+    listing = fetch("GET", f"{stack.url}/v1/models", headers=headers, timeout=HTTP_SECONDS)
+    return Endpoint(200, tuple(readiness.models_of(listing.json())), listing.status, listing.error)
+
+
+def _runs(container: Optional[Mapping[str, Any]]) -> bool:
+    return container is not None and container["State"]["Status"] == "running"
+
+
+class Rollout:
+    """One run over all stacks of one host. ``run`` is called once."""
+
+    def __init__(self, stacks: Sequence[RenderedStack], orders: Orders, world: World) -> None:
+        self.stacks = {stack.name: stack for stack in sorted(stacks, key=lambda stack: stack.position)}
+        self.orders = orders
+        self.world = world
+
+    def run(self) -> dict[str, Outcome]:
+        """Do what differs; an outcome for each stack, and for each container that no stack knows."""
+        lock = os.path.join(self.orders.root, files.STATE, "lock")
+
+        def waiting(holder: str) -> None:
+            self.world.report(HOST, "waiting", f"another rollout of this host is running ({holder}); waiting for it")
+
+        with files.lock(lock, waiting):
+            looked = look(list(self.stacks.values()), self.orders, self.world)
+            outcomes = {name: Outcome(name, looked.differences[name]) for name in self.stacks}
+            outcomes.update(self._extra(looked))
+            unpulled = self._pull(looked)
+            self._free_moved(looked, unpulled)
+            self._chains(looked, outcomes, unpulled)
+            return outcomes
+
+    # --- before the chains -----------------------------------------------------------------------------------------
+
+    def _extra(self, looked: Looked) -> dict[str, Outcome]:
+        """Stacks that left the inventory: removed when asked to, and their GPU free before anything starts."""
+        outcomes = {}
+        for difference in looked.extra:
+            outcome = outcomes[difference.stack] = Outcome(difference.stack, (difference,), ended="reported")
+            if difference.action != drift.REMOVE:
+                continue
+            self.world.report(difference.stack, "removing", "not in the inventory any more: stopping and removing")
+            container = looked.extra_containers[difference.stack]
+            directory = container["Config"]["Labels"].get("com.docker.compose.project.working_dir", "")
+            ours = os.path.dirname(directory) == self.orders.root.rstrip("/") and os.path.isdir(directory)
+            if ours:
+                self.world.compose.down(directory)
+            self.world.engine.remove(container["Id"])
+            if ours:
+                stamp = _stamp(self.world.wall())
+                target = os.path.join(self.orders.root, files.STATE, "archive", f"{difference.stack}-{stamp}")
+                files.archive(directory, target)
+            outcome.changed, outcome.ended = True, "removed"
+        return outcomes
+
+    def _pull(self, looked: Looked) -> dict[str, StackFailed]:
+        """All images, before the first container is stopped. Image references that could not be had, and why."""
+        wanted: dict[str, list[str]] = {}
+        for name, stack in self.stacks.items():
+            if looked.step(name) in rollout_steps.STARTS and looked.live[name].wanted_image is None:
+                wanted.setdefault(stack.image, []).append(name)
+        failed = {}
+        for reference, names in wanted.items():
+            shown = -1
+
+            def progress(percent: int, names: list[str] = names) -> None:
+                nonlocal shown
+                if percent // 10 > shown // 10:
+                    shown = percent
+                    for name in names:
+                        self.world.report(name, "pulling", f"pulling {percent} %")
+
+            try:
+                progress(0)
+                self.world.engine.pull(reference, progress)
+            except EngineError as error:
+                failed[reference] = self._explained(
+                    str(error).splitlines(),
+                    StackFailed("pull_failed", f"image {reference} could not be pulled: {error}"),
+                )
+        return failed
+
+    def _free_moved(self, looked: Looked, unpulled: Mapping[str, StackFailed]) -> None:
+        """A stack that changes its GPU leaves the old one first: another may be about to start there."""
+        for name, stack in self.stacks.items():
+            items = {difference.item for difference in looked.differences[name]}
+            container = looked.live[name].container
+            moves = items & {"devices", "environment NVIDIA_VISIBLE_DEVICES"}
+            if moves and _runs(container) and container is not None and stack.image not in unpulled:
+                before = ", ".join(drift.gpus_of(container)) or "none"
+                now = ", ".join(str(gpu) for gpu in stack.gpus) or "none"
+                self.world.report(name, "stopping", f"stopping: moves from GPU {before} to GPU {now}")
+                self.world.engine.stop(container["Id"])
+
+    # --- the chains ------------------------------------------------------------------------------------------------
+
+    def _chains(self, looked: Looked, outcomes: dict[str, Outcome], unpulled: Mapping[str, StackFailed]) -> None:
+        waits = rollout_steps.waits_for(list(self.stacks.values()))
+        begun: set[str] = set()
+        ended: set[str] = set()
+        turn = threading.Condition()
+        broken: list[BaseException] = []
+
+        def work(name: str) -> None:
+            try:
+                _OneStack(self, self.stacks[name], looked, outcomes[name]).roll(unpulled.get(self.stacks[name].image))
+            except BaseException as error:  # a defect of ours must end the run, not hang it
+                broken.append(error)
+            with turn:
+                ended.add(name)
+                turn.notify()
+
+        with turn:
+            while len(ended) < len(waits):
+                for name in rollout_steps.startable(waits, ended, begun):
+                    begun.add(name)
+                    if looked.step(name) == rollout_steps.NOTHING:
+                        ended.add(name)
+                    else:
+                        threading.Thread(target=work, args=(name,), daemon=True).start()
+                if begun - ended:
+                    turn.wait()
+        if broken:
+            raise broken[0]
+
+    def _explained(self, lines: Sequence[str], otherwise: StackFailed) -> StackFailed:
+        """The failure as the table of known failures explains these lines, or as it is."""
+        found = [one for one in diagnose(list(lines)) if one.severity == FATAL]
+        if not found:
+            return otherwise
+        first = found[0]
+        return StackFailed(
+            first.code, first.line or str(otherwise), first.cause, first.remedy, first.lines, first.retryable
+        )
+
+
+class _OneStack:
+    """One stack on its way: write, stop, start, ready, answers; or back."""
+
+    def __init__(self, rollout: Rollout, stack: RenderedStack, looked: Looked, outcome: Outcome) -> None:
+        self.rollout = rollout
+        self.orders = rollout.orders
+        self.world = rollout.world
+        self.stack = stack
+        self.live = looked.live[stack.name]
+        self.looked = looked
+        self.outcome = outcome
+        self.began = self.world.clock()
+
+    def roll(self, unpulled: Optional[StackFailed]) -> None:
+        outcome, step = self.outcome, self.looked.step(self.stack.name)
+        try:
+            if unpulled is not None and step in rollout_steps.STARTS:
+                outcome.failure, outcome.ended = {**unpulled.fact, "seconds": 0.0}, "not_touched"
+                return
+            outcome.changed = True
+            if step == drift.WRITE:
+                self._write(self.stack)
+                outcome.ended = "written"
+                return
+            with files.gpu_locks(self.world.gpu_locks, self.stack.gpus):
+                try:
+                    outcome.receipt = self._with_retries(step)
+                    outcome.ended = "ready"
+                except StackFailed as failure:
+                    self._fail(failure)
+            self._settle()
+        finally:
+            outcome.seconds = self.world.clock() - self.began
+
+    def _report(self, phase: str, text: str) -> None:
+        self.outcome.phases.append((phase, self.world.clock() - self.began))
+        self.world.report(self.stack.name, phase, text)
+
+    def _with_retries(self, step: str) -> dict[str, Any]:
+        for attempt in range(self.orders.retries + 1):
+            try:
+                return self._bring(self.stack, step, self.live.receipt)
+            except StackFailed as failure:
+                if not failure.retryable or attempt == self.orders.retries:
+                    raise
+                self._keep(self.stack, failure)
+                self._report("retrying", f"{failure} [{failure.fact['code']}]; this may pass: trying once more")
+                step = drift.RECREATE
+        raise AssertionError("the loop returns or raises")
+
+    def _bring(self, stack: RenderedStack, step: str, before: Optional[Mapping[str, Any]]) -> dict[str, Any]:
+        """From the files to the proof. Raises StackFailed at the first gate that is not passed."""
+        self._write(stack)
+        since = drift.started_at(self.live.container) if self.live.container else None
+        if step in rollout_steps.STARTS:
+            self._clear(stack, step)
+            self._make_room(stack)
+            since = self.world.wall()
+            self._report("starting", "starting")
+            started = self.world.compose.up(stack.directory)
+            if not started.ok:
+                lines = started.output.splitlines()
+                raise self.rollout._explained(
+                    lines,
+                    StackFailed("compose_failed", "docker compose up failed", "", "read its last lines", lines[-4:]),
+                )
+        lines = self._wait_ready(stack, since or 0.0)
+        answers = self._ask(stack, since or 0.0)
+        engine = engine_log.facts(lines)
+        less = receipt.kv_shortfall(stack, engine, before)
+        if less is not None:
+            raise StackFailed(answers=answers, **less)
+        return self._proved(stack, engine, answers)
+
+    def _write(self, stack: RenderedStack) -> None:
+        files.clean(stack.directory)
+        there = files.read(stack.directory, drift.MANAGED)
+        for name, wanted in stack.files.items():
+            live = there.get(name)
+            if live is None or (live.content, live.mode) != (wanted.content, wanted.mode):
+                files.write(os.path.join(stack.directory, name), wanted.content, wanted.mode)
+        for name in set(there) - set(stack.files):
+            os.unlink(os.path.join(stack.directory, name))
+
+    def _clear(self, stack: RenderedStack, step: str) -> None:
+        """Nothing of the old may be left: never two containers of one stack, never two engines on its memory."""
+        engine = self.world.engine
+        labelled = [one for one in engine.ours() if one["Config"]["Labels"].get(LABEL_STACK) == stack.name]
+        named = engine.container(stack.container)
+        old = {one["Id"]: one for one in [*labelled, *([named] if named else [])]}
+        if step == drift.START and len(old) == 1 and named:
+            return  # it only stands still
+        if old:
+            self._report("stopping", "stopping the old container")
+        for identity in old:
+            engine.stop(identity)
+            engine.remove(identity)
+
+    def _make_room(self, stack: RenderedStack) -> None:
+        """Wait until the cards have the memory that the engine demands at its start; refuse when they never will.
+
+        When the memory is held by stacks later in the chain that will be replaced anyway, those are stopped now.
+        """
+        if not stack.gpus:
+            return
+        deadline = self.world.clock() + DRAIN_SECONDS
+        moved_at, before = self.world.clock(), self._cards(stack)
+        told = False
+        while True:
+            cards = self._cards(stack)
+            verdict = rollout_steps.room(stack, cards, {})
+            now = self.world.clock()
+            if verdict is None or verdict.fits:
+                return
+            if not told:
+                self._report("waiting for memory", f"waiting for GPU memory: {verdict.arithmetic}")
+                told = True
+            if not rollout_steps.still(before, cards):
+                moved_at, before = now, cards
+            if now - moved_at > 3.0 or now > deadline:
+                if self._stop_later(stack):
+                    moved_at = self.world.clock()
+                    continue
+                break
+            self.world.sleep(POLL_SECONDS)
+        report = self.world.memory(True)
+        verdict = rollout_steps.room(stack, report.cards, self._owners(report.cards)) or verdict
+        raise StackFailed(verdict.code, f"too little free GPU memory: {verdict.arithmetic}", "", verdict.remedy)
+
+    def _stop_later(self, stack: RenderedStack) -> bool:
+        """Stop one running stack after this one in the chain that is to be replaced; False when there is none."""
+        for later in self.rollout.stacks.values():
+            replaced = self.looked.step(later.name) == drift.RECREATE
+            if later.position > stack.position and set(later.gpus) & set(stack.gpus) and replaced:
+                container = self.world.engine.container(later.container)
+                if _runs(container) and container is not None:
+                    self.world.report(later.name, "stopping", f"stopping early: {stack.name} needs its memory first")
+                    self.world.engine.stop(container["Id"])
+                    return True
+        return False
+
+    def _cards(self, stack: RenderedStack) -> list[Card]:
+        return rollout_steps.cards_of(stack, self.world.memory(False).cards)
+
+    def _owners(self, cards: Sequence[Card]) -> dict[int, Holder]:
+        """Which container a process belongs to. An engine's process in a container that is gone is an orphan."""
+        owners = {}
+        for process in (process for card in cards for process in card.processes):
+            identity = _container_of(process.pid)
+            container = self.world.engine.container(identity) if identity else None
+            orphan = container is None and (bool(identity) or process.name.startswith("VLLM::"))
+            labels = (container or {}).get("Config", {}).get("Labels") or {}
+            owners[process.pid] = Holder(
+                0,
+                process.pid,
+                process.name,
+                str((container or {}).get("Name", "")).lstrip("/"),
+                str(labels.get(LABEL_STACK, "")),
+                orphan,
+            )
+        return owners
+
+    def _settle(self) -> None:
+        """The next engine of the chain measures the card when it starts: it must have come to rest."""
+        deadline = self.world.clock() + STILL_LIMIT_SECONDS
+        before, since = self._cards(self.stack), self.world.clock()
+        while before and self.world.clock() < deadline and self.world.clock() - since < STILL_SECONDS:
+            self.world.sleep(POLL_SECONDS / 2)
+            now = self._cards(self.stack)
+            if not rollout_steps.still(before, now):
+                before, since = now, self.world.clock()
+
+    # --- ready and answering ---------------------------------------------------------------------------------------
+
+    def _wait_ready(self, stack: RenderedStack, since: float) -> list[str]:
+        """Until the engine is ready; the log lines of its start. Raises as soon as it is known that it will not be."""
+        started, seen = self.world.clock(), since
+        state = readiness.State()
+        wanted = readiness.Wanted(stack.served_model_name, stack.root, stack.timeout_s, self.orders.max_restarts)
+        lines: list[str] = []
+        while True:
+            container = self.world.engine.container(stack.container)
+            new = self.world.engine.logs(container["Id"], seen) if container else []
+            seen = new[-1][0] if new else seen
+            lines += [text for _moment, text in new]
+            answer = endpoint(stack, self.world.fetch) if _runs(container) else Endpoint()
+            texts = tuple(text for _moment, text in new)
+            state = readiness.observe(
+                state, _observation(container, texts, answer, self.world.clock() - started), wanted
+            )
+            if state.verdict != readiness.FAILED:
+                for event in state.events:
+                    self._report(state.phase, event)
+            if state.verdict == readiness.READY:
+                return lines
+            if state.verdict == readiness.FAILED:
+                raise StackFailed(state.code, state.reason, state.cause, state.remedy, state.lines, state.retryable)
+            self.world.sleep(POLL_SECONDS)
+
+    def _ask(self, stack: RenderedStack, since: float) -> list[dict[str, Any]]:
+        if not self.orders.ask:
+            return []
+        self._report("asking", "asking")
+        answers = self.world.ask(
+            stack.url,
+            stack.served_model_name,
+            stack.asks,
+            seed=self.world.seed(),
+            api_key=stack.api_key,
+            fetch=self.world.fetch,
+        )
+        verdict = conclude(answers)
+        if verdict["passed"]:
+            self._report("answers", verdict["message"])
+            return answers
+        failure = StackFailed(
+            verdict["code"], verdict["message"], "", verdict["remedy"], (), verdict["retryable"], answers
+        )
+        container = self.world.engine.container(stack.container)
+        if not _runs(container) or (container and container["RestartCount"]):
+            # It died of the question: its log knows more than "no connection".
+            log = [text for _m, text in self.world.engine.logs(container["Id"], since)] if container else []
+            explained = self.rollout._explained(log, failure)
+            explained.answers = answers
+            raise explained
+        raise failure
+
+    def _proved(
+        self, stack: RenderedStack, engine: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        container = self.world.engine.container(stack.container)
+        proof = receipt.good(
+            stack,
+            at=_stamp(self.world.wall()),
+            seconds=self.world.clock() - self.began,
+            phases=self.outcome.phases,
+            image=self.world.engine.image(container["Image"]) if container else None,
+            engine=engine,
+            memory=[
+                {"gpu": card.index, "used_mib": card.used_mib, "free_mib": card.free_mib} for card in self._cards(stack)
+            ],
+            asked=self.orders.ask,
+            answers=answers,
+        )
+        kept = {name: (file.content, file.mode) for name, file in stack.files.items()}
+        files.keep_last_good(stack.directory, kept, stack.as_dict())
+        files.write_json(files.receipt_path(stack.directory), proof)
+        files.forget_failure(stack.directory)
+        self._report("answered", f"ready and answering after {self.world.clock() - self.began:.0f} s")
+        return proof
+
+    # --- when it failed --------------------------------------------------------------------------------------------
+
+    def _fail(self, failure: StackFailed) -> None:
+        outcome, stack = self.outcome, self.stack
+        seconds = self.world.clock() - self.began
+        self._report("failed", f"{failure} [{failure.fact['code']}]")
+        kept = self._keep(stack, failure)
+        good = files.last_good(stack.directory)
+        if good is not None and good.get("hash") != stack.hash:
+            ended, text = self._put_back(RenderedStack.from_dict(good))
+        else:
+            self._stop(stack)
+            ended = "stopped"
+            text = (
+                "stopped, its GPU is free: there is nothing to put back, this is its first deployment"
+                if good is None
+                else "stopped, its GPU is free: there is nothing to put back, this is the last good configuration"
+            )
+        outcome.ended = ended
+        outcome.failure = {**failure.fact, "seconds": round(seconds, 1), "kept": kept, "after": text}
+        files.write_json(
+            files.failure_path(stack.directory),
+            receipt.failed(
+                stack,
+                at=_stamp(self.world.wall()),
+                seconds=seconds,
+                phases=outcome.phases,
+                failure=failure.fact,
+                kept=kept,
+                ended=ended,
+            ),
+        )
+
+    def _put_back(self, good: RenderedStack) -> tuple[str, str]:
+        self._report("putting back", "putting back the last good configuration")
+        try:
+            self.outcome.receipt = self._bring(good, drift.RECREATE, None)
+        except StackFailed as again:
+            self._keep(good, again)
+            self._stop(good)
+            return "stopped", f"stopped: put back to its last good configuration, which fails too: {again}"
+        return "put_back", "put back to its last good configuration, which is running and answers"
+
+    def _stop(self, stack: RenderedStack) -> None:
+        self.world.compose.stop(stack.directory)
+        container = self.world.engine.container(stack.container)
+        if _runs(container):  # Compose could not: its file may be what is wrong
+            self.world.engine.stop(stack.container)
+        self._report("stopped", "stopped")
+
+    def _keep(self, stack: RenderedStack, failure: StackFailed) -> str:
+        """Files, log and answers of the attempt, for a person to look at later."""
+        container = self.world.engine.container(stack.container)
+        log = self.world.engine.logs(container["Id"]) if container else []
+        kept = {name: (file.content, file.mode) for name, file in stack.files.items() if not file.secret}
+        kept["container.log"] = ("".join(f"{text}\n" for _moment, text in log), "0600")
+        kept["failure.json"] = (json.dumps(failure.fact, indent=2) + "\n", "0600")
+        kept["answers.json"] = (json.dumps(failure.answers, indent=2) + "\n", "0600")
+        return files.keep_failed(stack.directory, _stamp(self.world.wall()), kept)
+
+
+def _observation(
+    container: Optional[Mapping[str, Any]], lines: Sequence[str], answer: Endpoint, elapsed: float
+) -> readiness.Observation:
+    state = (container or {}).get("State") or {}
+    return readiness.Observation(
+        status=state.get("Status", "missing"),
+        exit_code=state.get("ExitCode"),
+        oom_killed=bool(state.get("OOMKilled")),
+        restart_count=(container or {}).get("RestartCount") or 0,
+        started_at=state.get("StartedAt", ""),
+        health=(state.get("Health") or {}).get("Status", ""),
+        lines=tuple(lines),
+        http_health=answer.health,
+        http_models=answer.models_status,
+        models=answer.models,
+        elapsed=elapsed,
+    )
+
+
+def _container_of(pid: int) -> str:
+    """The id of the container a process runs in, from its control group; empty when it is in none."""
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="ascii", errors="replace") as stream:
+            match = re.search(r"[0-9a-f]{64}", stream.read())
+    except OSError:
+        return ""
+    return match.group(0) if match else ""
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime(seconds))

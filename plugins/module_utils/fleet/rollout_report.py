@@ -1,0 +1,78 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a person reads of a rollout: the message of a failure and the differences of files, without a secret."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any, Mapping, Sequence
+
+from .compose import RenderedStack
+from .drift import MANAGED, Difference, LiveStack
+
+WIDTH = 110
+LOG_LINES = 4
+# What was written by hand may hold a secret where none belongs.
+_SECRET = re.compile(
+    r"(\w*(?:TOKEN|PASSWORD|SECRET|API_KEY|ACCESS_KEY|CREDENTIAL)S?[\"']?\s*[:=]\s*)\S.*", re.IGNORECASE
+)
+
+
+def failure(host: str, stack: str, fact: Mapping[str, Any]) -> str:
+    """About twelve lines: what happened, why, what to change, what shows it, how long it took, what runs now."""
+    text = [f"{host} {stack}: {_clean(fact['what'])} [{fact['code']}]"]
+    for title, key in (("why", "why"), ("change", "change")):
+        if fact.get(key):
+            text += textwrap.wrap(
+                f"  {title}: {_clean(fact[key])}", WIDTH, subsequent_indent="    ", max_lines=3, placeholder=" …"
+            )
+    text += [f"  | {line[:WIDTH]}" for line in list(fact.get("lines") or ())[:LOG_LINES]]
+    after = fact.get("after") or "nothing was stopped"
+    text += textwrap.wrap(f"  after {fact['seconds']} s: {after}", WIDTH, subsequent_indent="    ")
+    if fact.get("kept"):
+        text.append(f"  kept: {fact['kept']} (files, log, answers)")
+    return "\n".join(text)
+
+
+def _clean(text: Any) -> str:
+    return " ".join(str(text).split())
+
+
+def diffs(rendered: RenderedStack, live: LiveStack, differences: Sequence[Difference]) -> list[dict[str, str]]:
+    """For --diff: files before and after, and one block with what else of the stack differs."""
+    found = []
+    for name in MANAGED:
+        wanted, there = rendered.files.get(name), live.files.get(name)
+        before, after = there.content if there else "", wanted.content if wanted else ""
+        if before == after:
+            continue
+        if name == ".env" or (wanted and wanted.secret):
+            before, after = _names_only(before, after, "another"), _names_only(after, before, "the wanted one")
+        before = _SECRET.sub(r"\1(not shown)", before)
+        path = f"{rendered.directory}/{name}"
+        found.append({"before_header": path, "after_header": path, "before": before, "after": after})
+    items = [one for one in differences if not one.item.startswith("file ") or one.item.endswith(" mode")]
+    if items:
+        header = f"{rendered.name} on {rendered.host}"
+        found.append(
+            {
+                "before_header": header,
+                "after_header": header,
+                "before": "".join(f"{one.item}: {one.have}\n" for one in items),
+                "after": "".join(f"{one.item}: {one.want}\n" for one in items),
+            }
+        )
+    return found
+
+
+def _names_only(text: str, other: str, marked: str) -> str:
+    """The variables of a .env without values; a value that the other side does not have is marked."""
+    known = set(other.splitlines())
+    lines = []
+    for line in text.splitlines():
+        name, equals, _value = line.partition("=")
+        if equals and not line.startswith("#"):
+            lines.append(f"{name}=(not shown{'' if line in known else ', ' + marked})")
+    return "".join(f"{line}\n" for line in lines)
