@@ -95,7 +95,7 @@ class RenderedStack:
     timeout_s: int
     files: Mapping[str, RenderedFile]
     service_definition: Mapping[str, Any]
-    environment_names: tuple[str, ...]  # names (never values) that come from .env
+    secret_environment: Mapping[str, str]  # what .env adds to the environment
     hash: str
     labels: Mapping[str, str]
     asks: Mapping[str, Any]
@@ -110,7 +110,7 @@ class RenderedStack:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RenderedStack:
         values = dict(data)
-        for name in ("gpus", "gpu_uuids", "environment_names", "secrets"):
+        for name in ("gpus", "gpu_uuids", "secrets"):
             values[name] = tuple(values[name])
         values["files"] = {name: RenderedFile(**content) for name, content in values["files"].items()}
         return cls(**values)
@@ -134,7 +134,9 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
     port = stack.port if on_host_network else ENGINE_PORT
 
     config = _config(stack, port, listen if on_host_network else "")
-    service = _merge(_service(stack, settings, uuids, directory, port, listen, bool(secrets)), overrides)
+    service = _service(stack, settings, uuids, directory, port, listen, bool(secrets))
+    for over in (settings.extra, stack.compose):
+        service = _merge(service, over)
     if on_host_network:
         service.pop("ports", None)
     if service.get("runtime") == "nvidia" and stack.gpus:
@@ -150,7 +152,8 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
 
     written_by = [
         "Written by modelfleet.inference. Do not edit here: the next run puts it back.",
-        f"Edit {stack.place} ({stack.name}) of the inventory, or model {stack.model.name} in fleet_models.",
+        # Without the position: moving a stack in the list must not change the files of the others.
+        f"Edit {stack.name} in fleet_stacks (host_vars of {stack.host}), or {stack.model.name} in fleet_models.",
     ]
     files = {
         "compose.yaml": RenderedFile(
@@ -183,7 +186,7 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
         timeout_s=settings.timeout_s,
         files=files,
         service_definition=service,
-        environment_names=tuple(sorted(secrets)),
+        secret_environment=dict(sorted(secrets.items())),
         hash=digest,
         labels=labels,
         asks=_asks(stack),

