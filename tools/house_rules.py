@@ -19,7 +19,7 @@ HEADER = [
 # What package managers are configured with belongs to the machine, so that a mirror works without an edit.
 TIED = {
     "a path of one machine": r"/work/(?!\s)[\w.]+|/home/(?!user\b|\w+/\.cache)\w+/|/tmp/bash_jobs",
-    "a package registry's host": r"\b(?:pypi|test\.pypi)\.org\b|pythonhosted\.org|\bdeb\.debian\.org|archive\.ubuntu\.com",
+    "a package registry's host": r"\bpypi\.org\b|pythonhosted\.org|\bdeb\.debian\.org|archive\.ubuntu\.com",
     "an e-mail address": r"\b[\w.+-]+@(?!example\.)[\w-]+\.(?:com|org|net|de|io|eu)\b",
     "a private key": r"BEGIN (?:OPENSSH|RSA|EC) PRIVATE KEY",
 }

@@ -4,7 +4,8 @@
 """Make the virtual environments this checkout works with.
 
     setup.py            .venv: the newest suitable Python, and everything a controller needs
-    setup.py --older    .venv-2.19 as well: Python 3.11 with ansible-core 2.19, for the unit tests
+    setup.py --older    as well, where such a Python is found: .venv-2.19 (Python 3.11 with ansible-core 2.19) and
+                        .venv-3.9 (no Ansible: what a target may have), for the unit tests
     setup.py --pin      write requirements/py3.*.txt anew from the *.in files, for every Python found here
 
 Plain ``python3`` is often older than ansible-core wants while a newer one lies in pyenv's folder without being on
@@ -60,6 +61,10 @@ def pinned(kind: str, version: str) -> Path:
     return own if own.exists() else REQUIREMENTS / f"{kind}-py3.13.txt"
 
 
+# Folder, list, Python: environments beside the controller's own.
+OLDER = ((".venv-2.19", "unit", "3.11"), (".venv-3.9", "core", "3.9"))
+
+
 def apt_install(package: str) -> None:
     """Debian keeps ensurepip in a package of its own."""
     if os.geteuid() != 0:
@@ -108,16 +113,16 @@ def pin(kind: str, version: str, interpreter: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--older", action="store_true", help="make .venv-2.19 as well, where there is a Python 3.11")
+    parser.add_argument("--older", action="store_true", help="make .venv-2.19 and .venv-3.9 as well")
     parser.add_argument("--pin", action="store_true", help="write the lists of exact versions anew")
     asked = parser.parse_args()
     if asked.pin:
-        for version in ("3.11", "3.12", "3.13"):
-            interpreter = find_python(version)
-            if interpreter:
-                pin("controller", version, interpreter)
-        if interpreter := find_python("3.11"):
-            pin("unit", "3.11", interpreter)
+        for kind, version in (
+            *(("controller", version) for version in ("3.11", "3.12", "3.13")),
+            *((kind, version) for _folder, kind, version in OLDER),
+        ):
+            if interpreter := find_python(version):
+                pin(kind, version, interpreter)
         return
     for version in CONTROLLER_PYTHONS:
         interpreter = find_python(version)
@@ -126,8 +131,11 @@ def main() -> None:
             break
     else:
         sys.exit(f"No suitable Python found. One of {', '.join(CONTROLLER_PYTHONS)} is needed, on PATH or in pyenv.")
-    if asked.older and (interpreter := find_python("3.11")):
-        make(ROOT / ".venv-2.19", "unit", "3.11", interpreter)
+    for folder, kind, version in OLDER if asked.older else ():
+        if interpreter := find_python(version):
+            make(ROOT / folder, kind, version, interpreter)
+        else:
+            print(f"{folder}: left out, there is no Python {version} on this machine")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the scenarios' tests share: running a playbook as a person does, and a digest of a whole host."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# Files of ours with mode and content, containers with image and start time, images, networks, volumes, sockets and
+# temporary files: whatever a check run could leave behind. Not what engines write by themselves (logs, caches).
+DIGEST = r"""
+cd /
+find etc/docker etc/systemd/system etc/apt opt/docker root/.ansible tmp run/modelfleet -xdev \
+  ! -path '*/cache/*' -printf '%p %m %s %Ts %l\n' 2>/dev/null | sort
+find opt/docker etc/docker -xdev -type f -exec sha256sum {} + 2>/dev/null | sort
+docker ps -aq --no-trunc | sort |
+  xargs -r docker inspect --format '{{.Id}} {{.Image}} {{.State.StartedAt}} {{.RestartCount}}'
+docker image ls --no-trunc -q | sort -u
+docker network ls -q --no-trunc | sort
+docker volume ls -q | sort
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    status: int
+    output: str
+
+    def recap(self, host: str) -> dict[str, int]:
+        """The counters of one host: ok, changed, unreachable, failed, skipped."""
+        found = re.search(rf"^{re.escape(host)}\s*: (.*)$", self.output, re.MULTILINE)
+        assert found, f"no recap for {host} in:\n{self.output}"
+        return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", found.group(1))}
+
+
+@pytest.fixture(scope="session")
+def playbook() -> Callable[..., Run]:
+    """playbook("site.yml", "--check", "-l", "ana-ml2") in the lab; only a person's own environment goes in."""
+
+    def run(name: str, *arguments: str) -> Run:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "MOLECULE_"))}
+        done = subprocess.run(
+            [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventories/lab", name, *arguments],
+            cwd=ROOT,
+            env={**environment, "ANSIBLE_NOCOLOR": "1"},
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+        )
+        return Run(done.returncode, done.stdout)
+
+    return run
+
+
+@pytest.fixture
+def digest(host) -> Callable[[], str]:
+    """All that a run could have changed on the host, as text: a difference shows what it was."""
+    return lambda: host.check_output(DIGEST)
