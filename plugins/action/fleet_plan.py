@@ -13,7 +13,6 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import inventory, plan, plan_view
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import FleetError, errors
 from ansible_collections.modelfleet.inference.plugins.plugin_utils.hostvars import collect

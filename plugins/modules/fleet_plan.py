@@ -111,7 +111,7 @@ view:
   returned: success
   type: list
   elements: str
-  sample: ["ana-ml2", "  GPU 1    95.00 GiB  [aaaaaaaaaabbbbbbbbbbbbbbbbbbbb....................] 60% planned, 38.00 GiB left"]
+  sample: ["ana-ml2", "  GPU 1    95.00 GiB  [aaaaaaaaaabbbbbbbbbbbbbbbbbbbb..........] 60% planned"]
 """
 
 # The work is done by the action plugin of the same name.

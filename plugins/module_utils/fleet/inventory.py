@@ -451,6 +451,13 @@ def parse(raw: Mapping[str, Mapping[str, Any]], *, gpu_hosts: Sequence[str], gat
     return _Parser(raw).fleet(list(gpu_hosts), list(gateways))
 
 
+class _Unreadable(dict[str, Any]):
+    """A table that could not be read: any name may be in it, so none is reported as unknown as well."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 class _Parser:
     """One pass over all hosts. It remembers shared variables, so that equal ones are read and reported once."""
 
@@ -490,7 +497,10 @@ class _Parser:
         for name, hosts in sorted(seen.items()):
             everywhere = len(hosts) > 1 and len(hosts) == len(self.raw)
             place = "group_vars" if everywhere else f"host_vars of {', '.join(hosts[:3])}"
-            remedy = _meant(name, VARIABLES, f"Known: {', '.join(VARIABLES)}. Your own need another prefix.")
+            # The common prefix would make every name look alike.
+            meant = nearest(name[len("fleet_") :], [variable[len("fleet_") :] for variable in VARIABLES])
+            otherwise = f"Known: {', '.join(VARIABLES)}. Your own need another prefix."
+            remedy = f'Did you mean "fleet_{meant}"?' if meant else otherwise
             problem = "is not one of the five variables of the fleet, so nothing would read it."
             self._add(f"{place}: {name}", _Bad("unknown_variable", problem, remedy), None if everywhere else hosts[0])
 
@@ -516,7 +526,7 @@ class _Parser:
         kind, build, keys, required, hints = _NAMED[variable]
         if not isinstance(value, Mapping):
             self._add(place, _wrong(value, f"a mapping of names to {kind}", "Write a mapping."))
-            return {}
+            return _Unreadable()
         out: dict[str, Any] = {}
         for name, item in value.items():
             try:
@@ -680,7 +690,11 @@ class _Parser:
     def _gateway(self, host: str) -> Optional[Gateway]:
         value = self.raw.get(host, {}).get("fleet_gateway")
         shared = [self.raw.get(other, {}).get("fleet_gateway") == value for other in self.raw]
-        place = "group_vars: fleet_gateway" if sum(shared) > 1 else f"variables of {host}: fleet_gateway"
+        place = (
+            "group_vars: fleet_gateway"
+            if value is not None and sum(shared) > 1
+            else f"variables of {host}: fleet_gateway"
+        )
         images = self._named("fleet_images", host)
         try:
             if value is None:

@@ -217,7 +217,10 @@ class _Planner:
                 self.add("below_memory_floor", place, f"on GPU {gpu.index}: {why[0]}", why[1], stack)
         if below:
             return
-        if all(stack.kv_cache is None for stack in stacks) and self._shares(gpu, stacks, total):
+        if all(stack.kv_cache is None for stack in stacks):
+            # Shares that add up to at most 1 also start in order, whatever the card's size.
+            if not self._shares(gpu, stacks, total):
+                self._tight(gpu, stacks, claims, total)
             return
         verdict = budget.start_in_order(claims, gpu.index, total)
         if verdict is None:
