@@ -13,6 +13,7 @@ import time
 import uuid
 from typing import Any, Iterator
 
+from ansible import constants as C
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -48,9 +49,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         except (FleetError, ValueError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
         result = self._follow(host, arguments, task_vars)
+        if result.get("failed") and self._brief():
+            result["stacks"] = {
+                name: {key: stack[key] for key in ("ended", "seconds")} | {"code": stack["failure"]["code"]}
+                for name, stack in result.get("stacks", {}).items()
+                if "failure" in stack
+            }
         if self._task.diff:
             result["diff"] = looked["diff"]
         return result
+
+    @staticmethod
+    def _brief() -> bool:
+        """Whether the callback would push the diagnosis off the screen by printing all data of a failure."""
+        return display.verbosity == 0 and C.config.get_config_value("DEFAULT_STDOUT_CALLBACK") in (
+            "default",
+            "ansible.builtin.default",
+        )
 
     def _arguments(self, host: str, task_vars: Any) -> dict[str, Any]:
         """The module's arguments, with the stacks rendered from the inventory when they are not given."""
@@ -92,7 +107,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _module(self, arguments: dict[str, Any], task_vars: Any, **how: Any) -> dict[str, Any]:
         result: dict[str, Any] = self._execute_module(MODULE, arguments, task_vars=task_vars, **how)
-        result.pop("invocation", None)  # it repeats the stacks, .env included
+        for name in ("invocation", "exception"):  # the one repeats the stacks, .env included, the other the message
+            result.pop(name, None)
         return result
 
     def _follow(self, host: str, arguments: dict[str, Any], task_vars: Any) -> dict[str, Any]:
@@ -116,7 +132,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result = self._status(status, task_vars)
         self._status({**status, "mode": "cleanup"}, task_vars)
         self._low_level_execute_command(f"rm -f {shlex.quote(progress)}")
-        for name in ("invocation", "ansible_job_id", "started", "finished", "results_file"):
+        for name in ("invocation", "exception", "ansible_job_id", "started", "finished", "results_file"):
             result.pop(name, None)
         return result
 

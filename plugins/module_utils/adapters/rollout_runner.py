@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ..fleet import drift, engine_log, readiness, receipt, rollout_steps
@@ -246,10 +246,9 @@ class Rollout:
 
             def progress(percent: int, names: list[str] = names) -> None:
                 nonlocal shown
-                if percent // 10 > shown // 10:
+                if percent // 20 > shown // 20:
                     shown = percent
-                    for name in names:
-                        self.world.report(name, "pulling", f"pulling {percent} %")
+                    self.world.report(", ".join(names), "pulling", f"pulling {percent} %")
 
             try:
                 progress(0)
@@ -575,7 +574,7 @@ class _OneStack:
         kept = self._keep(stack, failure)
         good = files.last_good(stack.directory)
         if good is not None and good.get("hash") != stack.hash:
-            ended, text = self._put_back(RenderedStack.from_dict(good))
+            ended, text = self._put_back(_restored(good, stack))
         else:
             self._stop(stack)
             ended = "stopped"
@@ -625,6 +624,13 @@ class _OneStack:
         kept["failure.json"] = (json.dumps(failure.fact, indent=2) + "\n", "0600")
         kept["answers.json"] = (json.dumps(failure.answers, indent=2) + "\n", "0600")
         return files.keep_failed(stack.directory, _stamp(self.world.wall()), kept)
+
+
+def _restored(good: Mapping[str, Any], stack: RenderedStack) -> RenderedStack:
+    """The last good stack. An older release may have kept other fields; what it lacks is as it is now."""
+    known = {each.name for each in fields(RenderedStack)}
+    kept = {name: value for name, value in good.items() if name in known}
+    return RenderedStack.from_dict({**stack.as_dict(), **kept})
 
 
 def _observation(

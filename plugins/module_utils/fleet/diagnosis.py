@@ -15,12 +15,13 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from .known_failures import FATAL, GENERIC, HARMLESS, SPECIFIC, TABLE, WARNING, WRAPPER, Known
+from .known_failures import FATAL, HARMLESS, SPECIFIC, TABLE, WARNING, WRAPPER, Known
 
 __all__ = ["FATAL", "WARNING", "Diagnosis", "diagnose", "first_fatal", "message_of"]
 
 LONGEST_LINE = 400  # characters of a log line that are shown; engines dump whole configurations into one line
 WRAPPED_OVER = 5  # a message that a terminal or collector has wrapped is looked for over so many lines
+INTERLEAVED = 2000  # so many of the last lines are read again process by process when nothing specific was found
 LOOP = 3  # restarts from which the loop itself is the finding, with the first attempt's reason in it
 
 
@@ -65,19 +66,19 @@ class _Line(NamedTuple):
 _COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|#x1B|\^\[)\[[0-9;?]*[A-Za-z]")
 _PREFIX = re.compile(
     r"""\s*(?:
-      \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?:?(?=\s|$)    # docker logs -t, collectors
-    | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ [\w.-]+\ [\w./@-]+(?:\[\d+\])?:(?=\s|$)        # journal
-    | [\w][\w.-]*\s*[|│](?=\s|$)                                                            # container name and bar
-    | [|│](?=\s)
-    | \((?P<tag>[A-Za-z][\w.:-]*)(?:\s+rank=\d+)?\s*(?:pid=\d+)(?:,\s*ip=[^)]*)?\)
-    | \[rank\d+\]:
-    | \[resource\.labels[^\]]*\]
+      \((?P<tag>[A-Za-z][\w.:-]*)(?:\s+rank=\d+)?\s*(?:pid=\d+)(?:,\s*ip=[^)]*)?\)
     | (?P<level>INFO|WARNING|ERROR|DEBUG|CRITICAL|WARN|FATAL)(?:
           \s+\d\d-\d\d\s\d\d:\d\d:\d\d(?:[.,]\d+)?(?:\s+\[?(?P<place>[\w./<>-]+\.pyx?:\d+)\])?
         | \s+\[?(?P<place2>[\w./<>-]+\.pyx?:\d+)\]
         | \s+\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*
         | :(?=\s{2,}|\s*$)
         )
+    | \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?:?(?=\s|$)    # docker logs -t, collectors
+    | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ [\w.-]+\ [\w./@-]+(?:\[\d+\])?:(?=\s|$)        # journal
+    | [\w][\w.-]*\s*[|│](?=\s|$)                                                            # container name and bar
+    | [|│](?=\s)
+    | \[rank\d+\]:
+    | \[resource\.labels[^\]]*\]
     | \[?(?P<place3>[\w./<>-]+\.py:\d+)\]
     )""",
     re.VERBOSE,
@@ -100,6 +101,8 @@ def parse_line(raw: str) -> _Line:
         level = groups["level"] or level
         place = groups["place"] or groups["place2"] or groups["place3"] or place
         position = match.end()
+    if position and text[position : position + 1] == " ":
+        position += 1  # the rest is the message's own indentation
     message = text[position:].rstrip()
     if message.startswith("time="):
         daemon = _DAEMON.match(message)
@@ -166,8 +169,8 @@ def _compile(known: Known, pattern: str) -> _Pattern:
 _PATTERNS = tuple(_compile(known, pattern) for known in TABLE for pattern in known.patterns)
 _CERTAIN = tuple(one for one in _PATTERNS if one.known.certain and one.known.rank == SPECIFIC)
 _HARMLESS = tuple((_regex(text), _anchor(text)) for text in HARMLESS)
-_NEEDS = {one.code: _regex(one.needs) for one in TABLE if one.needs}
-_UNLESS = {one.code: _regex(one.unless) for one in TABLE if one.unless}
+_NEEDS = {one: _regex(one.needs) for one in TABLE if one.needs}
+_UNLESS = {one: _regex(one.unless) for one in TABLE if one.unless}
 
 
 def _squeeze(text: str) -> str:
@@ -192,6 +195,7 @@ _SECRETS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), r"\1 ***"),
     (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), r"\1:***@"),
     (re.compile(r"(?i)\b(received)=[^\s,]+"), r"\1=***"),
+    (re.compile(r"(--(?:api-key|hf-token)[= ])\S+"), r"\1***"),
     (
         re.compile(
             r"(?i)((?:api[_-]?key|master[_-]?key|token|password|passwd|secret)s?['\"]?\s*[=:]\s*)"
@@ -245,7 +249,7 @@ def _options_of(lines: Sequence[_Line]) -> dict[str, str]:
 
 class _Hit(NamedTuple):
     known: Known
-    index: int  # of the line
+    first: int  # of the line
     values: Mapping[str, str]
     last: int  # the last line the message reaches to
 
@@ -256,7 +260,8 @@ class _Text:
     def __init__(self, lines: Sequence[_Line], numbers: Sequence[int]) -> None:
         self.lines = lines
         self.numbers = numbers
-        self.squeezed = [_squeeze(line.message) for line in lines]
+        # Answered requests are most of a long log and never the reason for anything.
+        self.squeezed = ["" if line.message.endswith('" 200 OK') else _squeeze(line.message) for line in lines]
         self.starts: list[int] = []
         parts: list[str] = []
         position = 0
@@ -289,6 +294,12 @@ class _Text:
         return self.harmless[index]
 
     def text(self, index: int) -> str:
+        if (
+            self.lines[index].message.startswith("    ")
+            and index
+            and self.lines[index - 1].message.startswith('  File "')
+        ):
+            return ""  # a line of source in a traceback
         return " ".join(self.lines[index].message.split())
 
     def match(self, pattern: _Pattern, index: int) -> Optional[_Hit]:
@@ -352,7 +363,10 @@ def _first_attempt(lines: Sequence[_Line]) -> Sequence[_Line]:
 
 def _split(text_or_lines: Union[str, Iterable[str]]) -> list[_Line]:
     raw = [text_or_lines] if isinstance(text_or_lines, str) else text_or_lines
-    return [parse_line(part) for line in raw for part in re.split(r"[\r\n]+", line) if part.strip()]
+    # A progress bar writes its line again and again after a carriage return.
+    return [
+        parse_line(part) for line in raw for part in line.replace("\r", "\n").split("\n") if part and not part.isspace()
+    ]
 
 
 def diagnose(
@@ -388,6 +402,8 @@ def first_fatal(line: str) -> Optional[Diagnosis]:
     if " INFO " in line[:120]:
         return None
     parsed = parse_line(line)
+    if parsed.level in _QUIET or parsed.message.startswith("    "):
+        return None  # a line of source in a traceback; the exception's own line comes a little later
     message = " ".join(parsed.message.split())
     lowered = _lower(_squeeze(message))
     for pattern in _CERTAIN:
@@ -403,27 +419,33 @@ def _find(lines: Sequence[_Line], options: Mapping[str, Any]) -> list[Diagnosis]
     text = _Text(lines, range(len(lines)))
     hits = _hits(text)
     if not any(hit.known.rank == SPECIFIC and hit.known.severity == FATAL for hit in hits):
-        for tag in {line.tag for line in lines} if len({line.tag for line in lines}) > 1 else ():
-            numbers = [i for i, line in enumerate(lines) if line.tag == tag]
-            hits.extend(_hits(_Text([lines[i] for i in numbers], numbers)))
+        # Perhaps another process has written between the parts of a wrapped message: read each process by itself.
+        numbers = sorted(range(max(0, len(lines) - INTERLEAVED), len(lines)), key=lambda number: lines[number].tag)
+        if numbers and lines[numbers[0]].tag != lines[numbers[-1]].tag:
+            hits.extend(_hits(_Text([lines[number] for number in numbers], numbers)))
     known_options = {name: str(value) for name, value in options.items() if isinstance(value, (int, float, str))}
     known_options.update(_options_of(lines))
     chosen: dict[str, _Hit] = {}
     for hit in hits:
-        needs, unless = _NEEDS.get(hit.known.code), _UNLESS.get(hit.known.code)
-        if hit.known.needs and needs is not None and not any(needs.search(line.message) for line in lines):
+        needs, unless = _NEEDS.get(hit.known), _UNLESS.get(hit.known)
+        if needs is not None and not needs.search(text.whole):
             continue
-        if unless is not None and any(unless.search(line.message) for line in lines):
+        if unless is not None and unless.search(text.whole):
             continue
         if hit.known.over_when and _recovered(hit.known, text, hit.last):
             continue
         before = chosen.get(hit.known.code)
-        if before is None or (hit.known.rank, hit.index) < (before.known.rank, before.index):
+        if before is None or (hit.known.rank, hit.first) < (before.known.rank, before.first):
             chosen[hit.known.code] = hit
     replaced = {code for hit in chosen.values() for code in hit.known.replaces}
+    best = min((hit.known.rank for hit in chosen.values() if hit.known.severity == FATAL), default=SPECIFIC)
     ordered = sorted(
-        (hit for code, hit in chosen.items() if code not in replaced),
-        key=lambda hit: (hit.known.severity != FATAL, hit.known.rank, hit.index),
+        (
+            hit
+            for code, hit in chosen.items()
+            if code not in replaced and (hit.known.severity != FATAL or hit.known.rank == best)
+        ),
+        key=lambda hit: (hit.known.severity != FATAL, hit.known.rank, hit.first),
     )
     return [_diagnosis(hit, lines, known_options) for hit in ordered]
 
@@ -438,10 +460,10 @@ def _diagnosis(hit: _Hit, lines: Sequence[_Line], options: Mapping[str, str]) ->
     values = {**options, **hit.values}
     if known.derive is not None:
         values.update(known.derive(values))
-    if hit.last == hit.index:
-        line = lines[hit.index].message.strip()
+    if hit.last == hit.first:
+        line = lines[hit.first].message.strip()
     else:
-        line = " ".join(lines[number].message.strip() for number in range(hit.index, hit.last + 1))
+        line = " ".join(lines[number].message.strip() for number in range(hit.first, hit.last + 1))
     shown: tuple[str, ...] = (line,)
     if known.rank != SPECIFIC:
         shown = tuple(_last_errors(lines)) or shown
@@ -463,7 +485,9 @@ def _diagnosis(hit: _Hit, lines: Sequence[_Line], options: Mapping[str, str]) ->
 
 # --- when nothing is known ------------------------------------------------------------------------------------------
 
-_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Fault|Warning)\b(?::|$|\()")
+_EXCEPTION = re.compile(
+    r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Fault|Warning)\b(?::|$|\()"
+)
 _ENGINE = re.compile(r"engine|worker", re.IGNORECASE)
 _ALIVE = re.compile(r'"(?:GET|POST) /|Application startup complete|throughput:')
 
@@ -552,11 +576,12 @@ def _ended(
 
 def _looks_ended(lines: Sequence[_Line]) -> bool:
     """Whether the log ends in an exception that nothing came after; a failed request is followed by others."""
-    for line in reversed(lines):
+    for number in range(len(lines) - 1, -1, -1):
+        line = lines[number]
         if line.level in ("INFO",) or _ALIVE.search(line.message):
             return False
         if _EXCEPTION.match(line.message) and "Warning" not in line.message.split(":", 1)[0]:
-            return True
+            return not any("in ASGI application" in before.message for before in lines[max(0, number - 400) : number])
         if re.match(r"(?:[\w.-]+: )?error: |error response from daemon", line.message, re.IGNORECASE):
             return True
     return False
@@ -580,5 +605,3 @@ def _loop(restarts: int, found: Sequence[Diagnosis]) -> Diagnosis:
 
 
 _LOOP_SOURCE = ("https://github.com/eugr/spark-vllm-docker/issues/257",)
-
-assert GENERIC > SPECIFIC  # the order of ranks is what "specific beats generic" rests on

@@ -31,7 +31,7 @@ CREATE = "create"
 REMOVE = "remove"
 ACTIONS = (REPORT, WRITE, ASK, WAIT, START, RECREATE, CREATE, REMOVE)
 
-NOT_SHOWN = "(secret, not shown)"
+NOT_SHOWN = "(not shown)"
 ABSENT = "(none)"
 
 
@@ -260,9 +260,9 @@ def _service_items(
         command = _words(service["command"]) if service.get("command") is not None else default_command
         yield "command", command, list(config.get("Cmd") or ())
     yield "devices", _wanted_devices(service), _live_devices(host)
-    yield "mounts", _wanted_mounts(service, rendered.directory), _live_mounts(container, image)
+    yield "mounts", _wanted_mounts(service, rendered.directory), _live_mounts(container, image, rendered.name)
     yield "ports", _wanted_ports(service), _live_ports(host)
-    yield "network", _wanted_networks(rendered.name, service), _live_networks(container)
+    yield "network", _wanted_networks(rendered.name, service), _live_networks(container, rendered.name)
     if "runtime" in service:
         yield "runtime", service["runtime"], host.get("Runtime")
     # Without an ipc of its own a container gets the daemon's default, which is one of two.
@@ -435,15 +435,14 @@ def _wanted_mounts(service: Mapping[str, Any], directory: str) -> list[str]:
     return sorted(found)
 
 
-def _live_mounts(container: Mapping[str, Any], image: Mapping[str, Any]) -> list[str]:
+def _live_mounts(container: Mapping[str, Any], image: Mapping[str, Any], project: str) -> list[str]:
     found = []
-    project = str((container["Config"]["Labels"] or {}).get("com.docker.compose.project", ""))
     for mount in container.get("Mounts") or ():
         if mount["Type"] == "volume":
             if mount["Destination"] in (image.get("Volumes") or {}):
                 continue  # an anonymous volume of the image's own
             name = str(mount.get("Name", ""))
-            source = name[len(project) + 1 :] if project and name.startswith(project + "_") else name
+            source = name[len(project) + 1 :] if name.startswith(project + "_") else name
         elif mount["Type"] == "bind":
             source = str(mount["Source"])
         else:
@@ -488,11 +487,10 @@ def _wanted_networks(project: str, service: Mapping[str, Any]) -> list[str]:
     return sorted(service.get("networks") or ["default"])
 
 
-def _live_networks(container: Mapping[str, Any]) -> list[str]:
+def _live_networks(container: Mapping[str, Any], project: str) -> list[str]:
     mode = str(container["HostConfig"].get("NetworkMode", ""))
     if mode in ("host", "none") or mode.startswith("container:"):
         return [mode]
-    project = str((container["Config"]["Labels"] or {}).get("com.docker.compose.project", ""))
     names = (container.get("NetworkSettings") or {}).get("Networks") or {}
     return sorted(name[len(project) + 1 :] if name.startswith(project + "_") else name for name in names)
 

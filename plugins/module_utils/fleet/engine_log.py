@@ -122,7 +122,11 @@ _FACTS: tuple[_Rule, ...] = (
     ("quantization", re.compile(r"LLM engine \(v.*?\bquantization=([\w-]+)"), _plain),
     ("max_model_len", re.compile(r"Using max model len (\d+)"), int),
     ("kv_cache_dtype", re.compile(r"LLM engine \(v.*?\bkv_cache_dtype=([\w-]+)"), _plain),
-    ("attention_backend", re.compile(r"Using (?:AttentionBackendEnum\.)?([\w ]+?) (?:attention )?backend(?: out of| on V1|\.|$)"), str),
+    (
+        "attention_backend",
+        re.compile(r"Using (?:AttentionBackendEnum\.)?([\w ]+?) (?:attention )?backend(?: out of| on V1|\.|$)"),
+        str,
+    ),
     ("weights_seconds", re.compile(r"Loading weights took ([\d.]+) s"), _number),
     ("weights_gib", re.compile(r"Model loading took ([\d.]+) ?GiB"), _number),
     ("weights_gib", re.compile(r"model weights take ([\d.]+) ?GiB"), _number),

@@ -77,6 +77,9 @@ HARMLESS = (
     r"NCCL_CUMEM_ENABLE is set to 0",
     r"fall(?:ing|s)? back to",
     r"HTTP fetch failed for .{0,200}attempt",
+    r"Retrying in \d+",
+    r"mkdir -p failed for path",
+    r"CUDA_VISIBLE_DEVICES=.{0,80}is set",
 )
 
 
@@ -164,9 +167,10 @@ _GPU_MEMORY = (
         patterns=(
             r"No available memory for the cache blocks",
             r"Available KV cache memory: (?P<available>-[\d.]+) GiB",
-            r"# (?:GPU|cuda) blocks: 0\b",
+            r"# GPU blocks: 0\b",
+            r"# cuda blocks: 0\b",
             r"Not enough (?:GPU )?memory (?:for|to allocate) (?:the )?(?:KV|cache)",
-            r"no KV (?:cache )?blocks",
+            r"no KV blocks",
             r"Not enough memory\. Please try to increase .{0,3}mem.fraction",
         ),
         source=(_VLLM + "10439",),
@@ -179,8 +183,8 @@ _GPU_MEMORY = (
         "at most {limit}|a smaller value (now {wanted})|a smaller value], or raise gpu_memory_utilization"
         "[ (now {gpu_memory_utilization})]. Always set max_model_len, the model's own default is mostly too large.",
         patterns=(
-            r"at least one request with the model'?s? max(?:imum)? seq(?:uence)? len(?:gth)? \((?P<wanted>\d+)\)"
-            r".{0,4}\(?(?P<needed>[\d.]+) GiB KV cache is needed.{0,60}available KV cache memory "
+            r"at least one request with the models?'?s? max(?:imum)? seq(?:uence)? len(?:gth)? \((?P<wanted>\d+)\)"
+            r"\D{0,4}(?P<needed>[\d.]+) GiB KV cache is needed.{0,60}available KV cache memory "
             r"\((?P<available>[\d.]+) GiB\)(?:.{0,120}maximum model length is (?P<limit>\d+))?",
             r"max(?:imum)? seq(?:uence)? len(?:gth)? \((?P<wanted>\d+)\) is larger than the maximum number of tokens "
             r"that can be stored in (?:the )?KV cache \((?P<limit>\d+)\)",
@@ -200,7 +204,7 @@ _GPU_MEMORY = (
         patterns=(
             r"max_num_seqs \((?P<wanted>\d+)\) exceeds (?:the )?(?:number of )?available Mamba cache blocks "
             r"\((?P<limit>\d+)\)",
-            r"max_num_seqs.{0,40}(?:exceeds|larger|greater).{0,40}Mamba (?:cache|state)? ?blocks.{0,8}?(?P<limit>\d+)?",
+            r"max_num_seqs.{0,40}(?:exceeds|larger|greater).{0,40}Mamba.{0,20}?blocks(?:.{0,8}?(?P<limit>\d+))?",
             r"Each decode sequence requires one Mamba cache block",
             r"(?:Not enough|insufficient) Mamba (?:cache|state) (?:blocks|memory)",
         ),
@@ -420,6 +424,9 @@ _ARGUMENTS = (
             r"Tensor parallel size \((?P<wanted>\d+)\) cannot be larger than the number of available GPUs "
             r"\((?P<have>\d+)\)",
             r"number of required GPUs exceeds the total number of available GPUs",
+            r"local_world_size \((?P<wanted>\d+)\) must be less than or equal to the number of visible devices "
+            r"\((?P<have>\d+)\)",
+            r"Current node has no GPU available",
             r"adjusted local rank \d+ is out of bounds",
             r"CUDA error: invalid device ordinal",
             r"Ray does not allocate any GPUs on the driver node",
@@ -511,6 +518,7 @@ _QUANTIZATION = (
             r"weight = (?P<size>\d+) is not divisible by weight quantization block_[nk] = (?P<tile>\d+)",
             r"is not divisible by (?:min_thread_|tile_|weight quantization block|b_scales|group_?size|block_size)",
             r"not aligned with the quantized weight shape",
+            r"(?P<name>prob_[mnk]) = (?P<size>\d+) is not divisible by thread_[mnk] = (?P<tile>\d+)",
             r"(?:Invalid|No valid) thread config.{0,120}(?:not divisible|prob_[nk]|size_[nk])",
         ),
         source=("https://github.com/zai-org/GLM-V/issues/178", _VLLM + "49949"),
@@ -524,7 +532,8 @@ _QUANTIZATION = (
         patterns=(
             r"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\.? Your (?P<gpu>.{3,40}?) GPU has "
             r"compute capability (?P<current>\d\.\d)",
-            r"b(?:float|f)16 is (?:only supported on|not supported (?:on|by)) .{0,60}(?:GPU|device|compute capability)",
+            r"bfloat16 is (?:only supported on|not supported (?:on|by)) .{0,60}(?:GPU|device|compute capability)",
+            r"bf16 is (?:only supported on|not supported (?:on|by)) .{0,60}(?:GPU|device|compute capability)",
         ),
         source=(_VLLM + "7472",),
     ),
@@ -594,6 +603,7 @@ _MODEL = (
         source=(_VLLM + "24541",),
         retryable=True,
         replaces=("hub_offline_not_cached", "hub_unreachable"),
+        certain=False,
     ),
     Known(
         code="hub_unreachable",
@@ -609,6 +619,7 @@ _MODEL = (
         ),
         source=("https://github.com/huggingface/transformers/issues/27139",),
         retryable=True,
+        certain=False,
     ),
     Known(
         code="hub_offline_not_cached",
@@ -625,6 +636,7 @@ _MODEL = (
             r"could ?n[o']t find (?:it|them) in the cached files",
         ),
         source=("https://github.com/Avarok-Cybersecurity/dgx-vllm/issues/16",),
+        certain=False,
     ),
     Known(
         code="model_not_found",
@@ -658,6 +670,7 @@ _MODEL = (
             r"The decoder prompt cannot be empty",
         ),
         source=(_VLLM + "9068",),
+        certain=False,
     ),
     Known(
         code="preprocessor_missing",
@@ -699,6 +712,7 @@ _MODEL = (
             r"Permission denied \(os error 13\)",
         ),
         source=("https://github.com/av/harbor/issues/262",),
+        certain=False,
     ),
     Known(
         code="trust_remote_code_required",
@@ -812,9 +826,9 @@ _HOST = (
         patterns=(
             r"Failed to initialize NVML: Unknown Error",
             r"NVMLError_Unknown",
-            r"nvml.{0,20}error.{0,6}: unknown error",
         ),
         source=(_TOOLKIT + "48",),
+        certain=False,
     ),
     Known(
         code="driver_library_mismatch",
@@ -889,6 +903,7 @@ _HOST = (
             r"is not compatible with the current PyTorch installation",
         ),
         source=(_VLLM + "13306",),
+        certain=False,
     ),
     Known(
         code="gpu_not_visible",
@@ -907,6 +922,7 @@ _HOST = (
             r"NVML Shared Library Not Found",
         ),
         source=(_VLLM + "15274",),
+        certain=False,
     ),
     Known(
         code="driver_missing",
@@ -917,9 +933,19 @@ _HOST = (
             r"nvidia-container-cli: initialization error: (?:load library failed|driver (?:rpc )?error|nvml error: driver "
             r"not loaded)",
             r"libnvidia-ml\.so\.1: cannot open shared object file",
+            r"nvml error: (?:unknown error|unable to load)",
             r"NVIDIA-SMI has failed because it couldn't communicate",
         ),
         source=("https://github.com/NVIDIA/nvidia-docker/issues/1393",),
+    ),
+    Known(
+        code="gpu_container_setup_failed",
+        cause="NVIDIA's container tool could not prepare the container[: {reason}].",
+        remedy="Check that nvidia-smi works on the host and in a plain CUDA container; bring the container toolkit to "
+        "the present version.",
+        patterns=(r"nvidia-container-cli: (?P<reason>[^\n]{1,120})",),
+        source=("https://github.com/mudler/LocalAGI/issues/49",),
+        rank=GENERIC,
     ),
     Known(
         code="gpu_unknown_device",
@@ -944,6 +970,7 @@ _HOST = (
             r"NVRM: Xid .{0,40}: (?:79|48|63|64|74|94|95)\b",
         ),
         source=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/461",),
+        certain=False,
     ),
     Known(
         code="shm_too_small",
@@ -957,6 +984,7 @@ _HOST = (
             r"(?:/dev/shm|shared memory|/torch_\d+|/psm_).{0,120}No space left on device",
             r"posix_fallocate failed ?: ?No space left",
             r"Bus error.{0,120}shared memory",
+            r"killed by signal: Bus error",
             r"out of shared memory",
             r"insufficient shared memory",
         ),
@@ -991,7 +1019,7 @@ _COMPOSE = (
         patterns=(
             r"\"?count\"? and \"?device_ids\"?.{0,40}exclusive",
             r"both \"?count\"? and \"?device_?ids\"?",
-            r"device_ids.{0,40}(?:cannot|can't|must not).{0,30}count",
+            r"device_?ids\"? and \"?count\"?.{0,40}(?:exclusive|together|both)",
         ),
         source=("https://github.com/compose-spec/compose-go/pull/689",),
     ),
@@ -1157,10 +1185,11 @@ _COMPOSE = (
         cause="Compose does not accept the file[: {reason}].",
         remedy="Run 'docker compose config' in the stack's folder; a file changed by hand can be rendered again.",
         patterns=(
-            r"(?P<reason>(?:Additional property|additional properties) .{1,60} (?:is|are) not allowed)",
-            r"validating .{1,120}\.ya?ml: (?P<reason>.{1,100})",
+            r"Additional property (?P<reason>\S{1,60}) is not allowed",
+            r"additional properties (?P<reason>.{1,60}) not allowed",
+            r"validating /.{1,120}\.ya?ml: (?P<reason>.{1,100})",
             r"yaml: line \d+: (?P<reason>.{1,80})",
-            r"env file .{1,120} not found",
+            r"env file /.{1,120} not found",
             r"no configuration file provided: not found",
         ),
         source=("https://github.com/docker/compose/issues/9956",),
@@ -1170,8 +1199,10 @@ _COMPOSE = (
         code="entrypoint_missing",
         cause="The image has no program [{name}|of this name].",
         remedy="Check entrypoint and command of the stack against the image; vLLM's image starts the server itself.",
-        patterns=(r"unable to start container process: .{0,60}exec: \"(?!curl|wget|nc\b)(?P<name>[^\"\n]+)\": "
-                  r"(?:executable file not found|stat|permission denied|no such file)",),
+        patterns=(
+            r"unable to start container process: .{0,60}exec: \"(?!curl|wget|nc\b)(?P<name>[^\"\n]+)\": "
+            r"(?:executable file not found|stat|permission denied|no such file)",
+        ),
         source=("https://github.com/docker/for-linux/issues/1020",),
         rank=GENERIC,
     ),
@@ -1185,7 +1216,6 @@ _HEALTH = (
         patterns=(
             r"generation throughput: 0\.0 tokens/s, Running: \d+ reqs, Waiting: (?P<waiting>[1-9]\d*) reqs",
             r"RPC call to \w+ timed out",
-            r"(?:watchdog|Watchdog).{0,60}engine.{0,60}(?:hang|hung|stuck|timed? ?out)",
         ),
         source=(_VLLM + "39863",),
         rank=GENERIC,
@@ -1203,7 +1233,8 @@ _HEALTH = (
             r"AsyncEngineDeadError",
             r"Background loop (?:has errored already|is stopped)",
             r"AsyncLLM output_handler failed",
-            r"Engine (?:core )?proc(?:ess)? .{0,40}died",
+            r"Engine process .{0,40}died",
+            r"Engine core proc .{0,40}died",
             r"Engine loop is not running",
         ),
         source=("https://github.com/vllm-project/vllm/pull/24897",),
@@ -1216,7 +1247,8 @@ _HEALTH = (
         "serve well.",
         remedy="Use what is in the image (Python's urllib) for the health check.",
         patterns=(
-            r"(?P<name>curl|wget|nc): (?:command )?not found",
+            r"(?P<name>curl): (?:command )?not found",
+            r"(?P<name>wget): (?:command )?not found",
             r"exec: \"(?P<name>curl|wget|nc)\": executable file not found",
         ),
         source=(_LITELLM + "9295",),
@@ -1321,13 +1353,23 @@ _ANSWERS = (
         certain=False,
     ),
     Known(
+        code="chat_template_missing",
+        cause="Every chat request gets 400 while the server is healthy: most often the checkpoint has no chat template.",
+        remedy="Read the body of the 400; when it says so, use the instruct checkpoint or set chat_template.",
+        patterns=(r"\"POST /v1/chat/completions HTTP/1\.\d\" 400",),
+        source=("https://github.com/vllm-project/production-stack/issues/43",),
+        certain=False,
+        needs=r"chat template content format to be 'string'",
+        unless=r"POST /v1/chat/completions HTTP/1\.\d\" 200",
+    ),
+    Known(
         code="video_backend_missing",
         cause="The image's OpenCV was built without a video decoder; pictures work, videos never.",
         remedy="Set VLLM_VIDEO_LOADER_BACKEND to another loader, or take another image.",
         patterns=(
             r"Could not open video stream",
-            r"(?:Failed|Unable|Cannot) to (?:open|decode) (?:the )?video",
-            r"No (?:video )?(?:backend|decoder) .{0,40}video",
+            r"Failed to (?:open|decode) (?:the )?video",
+            r"Unable to (?:open|decode) (?:the )?video",
         ),
         source=("https://github.com/ai-dynamo/dynamo/pull/14361",),
         certain=False,
@@ -1338,7 +1380,6 @@ _ANSWERS = (
         remedy="Send an MP4 with H.264, constant frame rate and faststart.",
         patterns=(
             r"Expected (?P<wanted>\w+) frames, but (?:only )?(?:loaded|got|decoded|read) (?P<have>\w+)(?: frames)",
-            r"(?:loaded|decoded|read) only (?P<have>\d+) (?:of|out of) (?P<wanted>\d+) frames",
         ),
         source=("https://github.com/vllm-project/vllm/pull/29034",),
         certain=False,

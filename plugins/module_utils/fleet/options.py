@@ -27,7 +27,8 @@ DATA = Path(__file__).parent / "data"
 @dataclass(frozen=True)
 class Option:
     """One option of an engine version. ``kind``: flag (has a ``--no-`` form), switch (has none), int, size (an int that
-    may carry k/K/m/M/g/G), float, str, ints, strs, json, json_or_str, or ``@Config`` for a nested configuration."""
+    may carry k/K/m/M/g/G), float, str, word (a str in which case and dashes do not count), ints, strs, json,
+    json_or_str, or ``@Config`` for a nested configuration."""
 
     name: str
     kind: str
@@ -83,6 +84,13 @@ def _load(release: tuple[int, int], exact: bool) -> Catalogue:
         options[name] = option
         for alias in spec.get("aliases", ()):
             options[alias] = option
+    if data["inverse"]:
+        # --enable-x has --disable-x beside it, and the other way round; it is one option under two names.
+        inverses = {"enable_": "disable_", "disable_": "enable_"}
+        for name, option in list(options.items()):
+            prefix = name.partition("_")[0] + "_"
+            if option.kind == "flag" and prefix in inverses:
+                options.setdefault(inverses[prefix] + name[len(prefix) :], option)
     return Catalogue(
         engine=data["engine"],
         exact=exact,
@@ -305,8 +313,9 @@ class _Judge:
             "int": "a whole number",
             "size": "a whole number, or one with k, K, m, M, g or G",
             "float": "a number",
-            "str": "a text",
-        }[option.kind]
+        }.get(option.kind, "a text")
+        if option.kind == "word" and isinstance(value, str):
+            value = value.lower().replace("-", "_")
         if isinstance(value, (bool, Mapping, list, tuple)) or not self.reads_as(option, value):
             yield self.wrong_type(path, value, wants)
         elif option.choices and value not in option.choices and str(value) not in map(str, option.choices):
