@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import time
 from dataclasses import dataclass
@@ -77,8 +78,10 @@ def fetch(
         connection.request(method, target, body=body, headers=sent)
         response = connection.getresponse()
         content = response.read(LARGEST)
+        if response.length:  # what the header promised and did not come
+            return HttpAnswer(0, error=f"the answer broke off after {len(content)} bytes", seconds=clock() - start)
         return HttpAnswer(response.status, content, "", clock() - start)
-    except TimeoutError:
+    except (TimeoutError, socket.timeout):  # two classes before Python 3.10
         return HttpAnswer(0, error=f"timed out after {timeout:g} s", seconds=clock() - start)
     except (OSError, http.client.HTTPException, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
