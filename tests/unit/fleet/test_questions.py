@@ -287,7 +287,7 @@ def test_a_warning_is_a_pass() -> None:
 @pytest.mark.parametrize(
     ("status", "text", "code"),
     [
-        (400, "As of transformers v4.44, default chat template is no longer allowed, so you must", "chat_template_missing"),
+        (400, "As of transformers v4.44, default chat template is no longer allowed", "chat_template_missing"),
         (400, '{"error":{"message":"The decoder prompt cannot be empty"}}', "tokenizer_missing"),
         (400, '{"object":"error","message":"At most 1 image(s) may be provided in one request."}', "mm_limit_exceeded"),
         (400, '{"error":{"message":"At most 3 image(s) may be provided in one prompt."}}', "mm_limit_exceeded"),
@@ -296,7 +296,7 @@ def test_a_warning_is_a_pass() -> None:
         (400, '{"error":{"message":"tiny is not a multimodal model"}}', "not_multimodal"),
         (500, '{"error":{"message":"Could not open video stream"}}', "video_backend_missing"),
         (500, '{"error":{"message":"Expected 8 frames, but loaded 5 frames"}}', "video_decode_partial"),
-        (400, '{"error":{"message":"\\"auto\\" tool choice requires --enable-auto-tool-choice"}}', "tool_parser_missing"),
+        (400, '{"error":{"message":"tool choice requires --enable-auto-tool-choice"}}', "tool_parser_missing"),
         (400, '{"error":{"message":"This model\'s maximum context length is 2048 tokens."}}', "context_too_small"),
         (500, '{"error":{"message":"EngineCore encountered an issue."}}', "engine_dead"),
         (404, '{"error":{"message":"The model `nope` does not exist. Valid aliases: m."}}', "served_name_mismatch"),
@@ -330,7 +330,7 @@ def test_no_answer_at_all(error: str, code: str) -> None:
 
 
 def test_a_gateways_message_does_not_repeat_the_key() -> None:
-    text = '{"error":{"message":"LiteLLM Virtual Key expected. Received=hunter2, expected to start with \'sk-\'. sk-1234"}}'
+    text = '{"error":{"message":"LiteLLM Virtual Key expected. Received=hunter2, not \'sk-\'. sk-1234"}}'
     end = put(one("text"), refused(401, text)).as_dict()
     assert "hunter2" not in end["answer"]
     assert "sk-1234" not in end["answer"]
