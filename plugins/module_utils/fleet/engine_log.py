@@ -150,6 +150,7 @@ _TIME = re.compile(r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b")
 _USUAL = re.compile(
     "|".join(
         (
+            r"^\[shutdown\] ",
             r"Enforce eager set",
             r"Inductor compilation was disabled",
             r"Triton is not installed",

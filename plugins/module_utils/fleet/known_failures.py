@@ -4,9 +4,9 @@
 """The table of known failures: how each shows itself, why it happens, what to change.
 
 How to add one: a code (never reused for another cause), patterns made of the message's stable words, the cause, the
-remedy, and the address of the report. In a pattern a space may be missing in the text (lines are wrapped within words), ``(?P<name>…)`` takes a
-value out of the message for the texts, and a literal part that stands in every match has to be there (it is what is
-searched first). In cause and remedy ``{name}`` is such a value or an option of the engine, and ``[… {name} …|…]`` is
+remedy, and the address of the report. In a pattern a space may be missing in the text (lines are wrapped within
+words), ``(?P<name>…)`` takes a value out of the message for the texts, and a literal part that stands in every match
+has to be there (it is what is searched first). In cause and remedy ``{name}`` is such a value or an option of the engine, and ``[… {name} …|…]`` is
 the first alternative whose values are all known.
 """
 
@@ -392,7 +392,8 @@ _ARGUMENTS = (
             r"error: argument (?P<argument>--?[\w./-]+): (?:Value|invalid \w+ value:) '?(?P<value>[^'\n]{1,80}?)'?"
             r"(?: cannot be converted|$)",
             r"error: argument (?P<argument>--?[\w./-]+): (?:expected|not allowed|invalid)",
-            r"\d validation errors? for \w*Config (?P<argument>[a-z_][\w.]*?) (?P<limit>Input should be (?:less|greater)"
+            r"\d validation errors? for \w*Config (?P<argument>[a-z_][\w.]*?) (?P<limit>Input should be "
+            r"(?:less|greater)"
             r" than (?:or equal to )?[\d.-]+) .{0,40}input_value=(?P<value>[^,\n]+)",
             r"(?P<limit>Input should be .{1,120}?) \[type=\w+, input_value=(?P<value>[^,\n]+)",
         ),
@@ -484,11 +485,13 @@ _QUANTIZATION = (
             r"fp8e4nv not supported in this architecture",
             r"_scaled_mm is only supported on CUDA devices with compute capability",
             r"Current platform does not support (?P<method>[\w-]+) quantization",
-            r"(?P<method>NVFP4|MXFP4|FP8|FP4|Marlin|Machete|AWQ).{0,40}(?:requires|needs|only supported on|supported only "
+            r"(?P<method>NVFP4|MXFP4|FP8|FP4|Marlin|Machete|AWQ).{0,40}(?:requires|needs|only supported "
+            r"on|supported only "
             r"on).{0,60}compute capability",
             r"Failed to find a kernel that can implement the .{0,40}linear layer",
             r"FP8 KV cache .{0,60}requires",
-            r"(?P<method>fp8|nvfp4|mxfp4)(?: quantization)? is (?:currently )?not supported (?:on|in|for) this (?:GPU|device)",
+            r"(?P<method>fp8|nvfp4|mxfp4)(?: quantization)? is (?:currently )?not supported (?:on|in|for) this "
+            r"(?:GPU|device)",
         ),
         source=(_VLLM + "4202",),
     ),
@@ -497,7 +500,8 @@ _QUANTIZATION = (
         cause="The option quantization[ ({argument})] and the checkpoint's own method[ ({method})] differ.",
         remedy="Drop the option quantization: the engine reads the method from the checkpoint.",
         patterns=(
-            r"Quantization method specified in the model config \((?P<method>[\w.-]+)\) does not match the quantization "
+            r"Quantization method specified in the model config \((?P<method>[\w.-]+)\) does not match the "
+            r"quantization "
             r"method specified in the .{0,3}quantization.{0,3} argument \((?P<argument>[\w.-]+)\)",
             r"Unknown quantization method:? '?(?P<method>[\w.-]+)",
             r"Invalid quantization method:? '?(?P<method>[\w.-]+)",
@@ -511,7 +515,8 @@ _QUANTIZATION = (
         remedy="Set a smaller tensor_parallel_size[ (now {tensor_parallel_size})], so that size / "
         "tensor_parallel_size is a multiple of [{tile}|the tile or group], or use a GPU that has the format natively.",
         patterns=(
-            r"(?P<name>size_[nk]) = (?P<size>\d+),? is not divisible by (?:tile_n_size|tile_k_size|tile_size) = (?P<tile>\d+)",
+            r"(?P<name>size_[nk]) = (?P<size>\d+),? is not divisible by (?:tile_n_size|tile_k_size|tile_size) = "
+            r"(?P<tile>\d+)",
             r"(?P<name>size_[nk]) = (?P<size>\d+),? is not divisible by b_scales\.size\(\d\) = (?P<tile>\d+)",
             r"(?P<name>(?:in|out)put_size(?:_per_partition)?) = (?P<size>\d+) is not divisible by "
             r"(?:min_thread_[nk]|weight quantization block_[nk]|group_?size|block_[nk]) = (?P<tile>\d+)",
@@ -530,7 +535,8 @@ _QUANTIZATION = (
         remedy="Pin the GPU by its uuid and set CUDA_DEVICE_ORDER=PCI_BUS_ID; if this card is meant, set dtype: half"
         "[ (now {dtype})].",
         patterns=(
-            r"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\.? Your (?P<gpu>.{3,40}?) GPU has "
+            r"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\.? Your "
+            r"(?P<gpu>.{3,40}?) GPU has "
             r"compute capability (?P<current>\d\.\d)",
             r"bfloat16 is (?:only supported on|not supported (?:on|by)) .{0,60}(?:GPU|device|compute capability)",
             r"bf16 is (?:only supported on|not supported (?:on|by)) .{0,60}(?:GPU|device|compute capability)",
@@ -544,7 +550,8 @@ _QUANTIZATION = (
         remedy="Drop the option quantization[ (now {quantization})] for this vision model, or take a checkpoint whose "
         "vision tower is left in BF16.",
         patterns=(r"EngineCore (?:hit an exception|failed to start|encountered a fatal error)",),
-        needs=r"Encoder cache will be initialized with a budget of \d+ tokens.{0,4} and profiled with|encoder_cache.{0,60}profil",
+        needs=r"Encoder cache will be initialized with a budget of \d+ tokens.{0,4} and profiled "
+        r"with|encoder_cache.{0,60}profil",
         unless=r"Available KV cache memory|KV cache size: ",
         source=("https://github.com/QwenLM/Qwen3-VL/issues/983",),
         rank=WRAPPER,
@@ -614,7 +621,8 @@ _MODEL = (
             r"Failed to resolve '[\w.-]*(?:huggingface\.co|hf\.co|modelscope\.\w+)'",
             r"HTTPSConnectionPool\(host='[\w.-]*(?:huggingface\.co|hf\.co)'.{0,300}"
             r"(?:Max retries|timed out|NameResolution|ConnectTimeout|ProxyError|SSLError)",
-            r"huggingface\.co.{0,120}(?:Temporary failure in name resolution|Connection timed out|Network is unreachable)",
+            r"huggingface\.co.{0,120}(?:Temporary failure in name resolution|Connection timed out|Network is "
+            r"unreachable)",
             r"An error happened while trying to locate the files? on the Hub",
         ),
         source=("https://github.com/huggingface/transformers/issues/27139",),
@@ -784,7 +792,8 @@ _MODEL = (
             r"(?P<name>[\w-]+) is required for the .{1,60}\. Install it via",
             r"ModuleNotFoundError: No module named '(?!transformers\.models)(?P<name>[\w.-]+)'",
             r"Please install (?P<name>[\w\[\]-]+) (?:via|with|by|using)",
-            r"(?P<name>bitsandbytes|auto_gptq|flash_attn|flashinfer|xformers|deep_gemm|decord|librosa)(?: package)? is not "
+            r"(?P<name>bitsandbytes|auto_gptq|flash_attn|flashinfer|xformers|deep_gemm|decord|librosa)(?: "
+            r"package)? is not "
             r"installed",
         ),
         source=(_VLLM + "20316",),
@@ -930,7 +939,8 @@ _HOST = (
         remedy="Install or load the driver until nvidia-smi works on the host; after a kernel update its module may "
         "have to be built again.",
         patterns=(
-            r"nvidia-container-cli: initialization error: (?:load library failed|driver (?:rpc )?error|nvml error: driver "
+            r"nvidia-container-cli: initialization error: (?:load library failed|driver (?:rpc )?error|nvml "
+            r"error: driver "
             r"not loaded)",
             r"libnvidia-ml\.so\.1: cannot open shared object file",
             r"nvml error: (?:unknown error|unable to load)",
@@ -960,7 +970,8 @@ _HOST = (
     Known(
         code="gpu_fault",
         cause="The GPU itself failed (driver or hardware).",
-        remedy="Look for Xid messages in the kernel log; reset the card or reboot, then test it before it serves again.",
+        remedy="Look for Xid messages in the kernel log; reset the card or reboot, then test it before it serves "
+        "again.",
         patterns=(
             r"GPU has fallen off the bus",
             r"GPU is lost",
@@ -1029,7 +1040,8 @@ _COMPOSE = (
         remedy='Quote the ids (["0"]) and set capabilities: [gpu].',
         patterns=(
             r"device_ids.{0,12} (?:must be a|should be|has to be a|expected) (?:string|array|list)",
-            r"devices.{0,40}(?:missing property|is required|required property).{0,20}capabilities|devices.{0,20}capabilities"
+            r"devices.{0,40}(?:missing property|is required|required "
+            r"property).{0,20}capabilities|devices.{0,20}capabilities"
             r".{0,20}(?:is required|is a required property)",
         ),
         source=("https://github.com/docker/docs/pull/12315",),
@@ -1131,8 +1143,10 @@ _COMPOSE = (
         remedy="Check name resolution, proxy and firewall; for a registry without TLS add it to the daemon's "
         "insecure-registries, for a private authority add its certificate.",
         patterns=(
-            r"Get \"https?://(?P<name>[\w.:-]+)/v2/.{0,300}(?:no such host|i/o timeout|connection refused|TLS handshake "
-            r"timeout|Client\.Timeout|request canceled|EOF|network is unreachable|server gave HTTP response|certificate)",
+            r"Get \"https?://(?P<name>[\w.:-]+)/v2/.{0,300}(?:no such host|i/o timeout|connection refused|TLS "
+            r"handshake "
+            r"timeout|Client\.Timeout|request canceled|EOF|network is unreachable|server gave HTTP "
+            r"response|certificate)",
             r"server gave HTTP response to HTTPS client",
             r"x509: certificate signed by unknown authority",
             r"failed to do request: .{0,300}(?:no such host|timeout|refused|EOF)",
@@ -1171,7 +1185,8 @@ _COMPOSE = (
     Known(
         code="mount_missing",
         cause="A path that the stack mounts does not exist on the host or is of another kind[: {name}].",
-        remedy="Create the folder or file on the host; a missing FILE is made as a folder by Docker, remove that first.",
+        remedy="Create the folder or file on the host; a missing FILE is made as a folder by Docker, remove that "
+        "first.",
         patterns=(
             r"bind source path does not exist: (?P<name>\S+)",
             r"Are you trying to mount a directory onto a file",
@@ -1212,7 +1227,8 @@ _HEALTH = (
     Known(
         code="engine_hang",
         cause="The server answers, but the engine does nothing[: {waiting} requests wait, none makes progress].",
-        remedy="Restart the container; a check of life must ask for one token with a time limit, /health is not enough.",
+        remedy="Restart the container; a check of life must ask for one token with a time limit, /health is not "
+        "enough.",
         patterns=(
             r"generation throughput: 0\.0 tokens/s, Running: \d+ reqs, Waiting: (?P<waiting>[1-9]\d*) reqs",
             r"RPC call to \w+ timed out",
@@ -1273,8 +1289,10 @@ _ANSWERS = (
         "end mark that never comes.",
         remedy="Set reasoning_parser to the one of the model's family[ (now {reasoning_parser})].",
         patterns=(
-            r"\"reasoning(?:_content)?\": ?\"[^\"\n]+\",? ?\"content\": ?(?:null|\"\").{0,200}\"finish_reason\": ?\"stop\"",
-            r"\"content\": ?(?:null|\"\"),.{0,4000}\"reasoning(?:_content)?\": ?\"[^\"\n]+\".{0,200}\"finish_reason\": ?\"stop\"",
+            r"\"reasoning(?:_content)?\": ?\"[^\"\n]+\",? ?\"content\": ?(?:null|\"\").{0,200}\"finish_reason\": "
+            r"?\"stop\"",
+            r"\"content\": ?(?:null|\"\"),.{0,4000}\"reasoning(?:_content)?\": "
+            r"?\"[^\"\n]+\".{0,200}\"finish_reason\": ?\"stop\"",
         ),
         source=(_VLLM + "17609",),
         certain=False,
@@ -1354,7 +1372,8 @@ _ANSWERS = (
     ),
     Known(
         code="chat_template_missing",
-        cause="Every chat request gets 400 while the server is healthy: most often the checkpoint has no chat template.",
+        cause="Every chat request gets 400 while the server is healthy: most often the checkpoint has no chat "
+        "template.",
         remedy="Read the body of the 400; when it says so, use the instruct checkpoint or set chat_template.",
         patterns=(r"\"POST /v1/chat/completions HTTP/1\.\d\" 400",),
         source=("https://github.com/vllm-project/production-stack/issues/43",),

@@ -8,7 +8,7 @@ It ends as soon as the outcome is known: the time limit is the last resort, neve
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Optional, Sequence
 
 from . import engine_log
@@ -71,7 +71,7 @@ class State:
 
     verdict: str = WAITING
     phase: str = engine_log.STARTING
-    progress: Progress = Progress()
+    progress: Progress = field(default_factory=Progress)
     code: str = ""
     reason: str = ""
     cause: str = ""
