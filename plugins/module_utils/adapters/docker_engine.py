@@ -9,7 +9,7 @@ Answers are the daemon's own objects (``docker inspect``). An instance may be us
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Mapping, Optional
 
 from ..fleet import drift
 from ..fleet.compose import LABEL_STACK
@@ -102,6 +102,12 @@ class Engine:
 
     def rename(self, container: str, name: str) -> None:
         self._call(lambda: self._client.rename(container, name))
+
+    def restart_policy(self, container: str, policy: Mapping[str, Any]) -> None:
+        self._call(lambda: self._client.update_container(container, restart_policy=dict(policy)))
+
+    def start(self, container: str) -> None:
+        self._call(lambda: self._client.start(container))
 
     def _call(self, call: Callable[[], Any]) -> Any:
         try:

@@ -116,6 +116,33 @@ def last_good(directory: str) -> Optional[dict[str, Any]]:
     return read_json(os.path.join(good, "stack.json")) or read_json(os.path.join(good + ".old", "stack.json"))
 
 
+def keep_before(directory: str, names: Sequence[str]) -> None:
+    """Copy what somebody made by hand, once, before the first write here; nothing when there is nothing."""
+    before = os.path.join(directory, STATE, "before")
+    there = [name for name in names if os.path.isfile(os.path.join(directory, name))]
+    if not there or os.path.isdir(before):
+        return
+    _private(os.path.dirname(before))
+    shutil.rmtree(before + ".new", ignore_errors=True)
+    _private(before + ".new")
+    for name in there:
+        shutil.copy2(os.path.join(directory, name), os.path.join(before + ".new", name))
+    os.rename(before + ".new", before)
+
+
+def restore_before(directory: str, names: Sequence[str]) -> bool:
+    """Put back what ``keep_before`` kept, and nothing else of these names; False when it kept nothing."""
+    before = os.path.join(directory, STATE, "before")
+    if not os.path.isdir(before):
+        return False
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(directory, name))
+    for name in os.listdir(before):
+        shutil.copy2(os.path.join(before, name), os.path.join(directory, name))
+    return True
+
+
 def keep_failed(directory: str, stamp: str, files: Mapping[str, tuple[str, str]]) -> str:
     """Keep what is left of a failed attempt (name -> content, mode); its folder. The oldest beyond five go."""
     failed = os.path.join(directory, STATE, "failed")

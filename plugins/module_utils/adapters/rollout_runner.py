@@ -153,7 +153,7 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, world: World) -> Looke
             container = labelled[0]
         others = [one["Name"].lstrip("/") for one in labelled if container and one["Id"] != container["Id"]]
         live[stack.name] = LiveStack(
-            files=files.read(stack.directory, drift.MANAGED),
+            files=files.read(stack.directory, (*drift.MANAGED, *drift.UNWANTED)),
             container=container,
             duplicates=tuple(others),
             image=image(container["Image"]) if container else None,
@@ -326,6 +326,7 @@ class _OneStack:
         self.looked = looked
         self.outcome = outcome
         self.began = self.world.clock()
+        self.foreign: Optional[Mapping[str, Any]] = None  # a container that had our name and was not ours
 
     def roll(self, unpulled: Optional[StackFailed]) -> None:
         outcome, step = self.outcome, self.looked.step(self.stack.name)
@@ -390,7 +391,10 @@ class _OneStack:
 
     def _write(self, stack: RenderedStack) -> None:
         files.clean(stack.directory)
-        there = files.read(stack.directory, drift.MANAGED)
+        names = (*drift.MANAGED, *drift.UNWANTED)
+        if self.live.receipt is None and files.last_good(stack.directory) is None:
+            files.keep_before(stack.directory, names)
+        there = files.read(stack.directory, names)
         for name, wanted in stack.files.items():
             live = there.get(name)
             if live is None or (live.content, live.mode) != (wanted.content, wanted.mode):
@@ -408,9 +412,15 @@ class _OneStack:
             return  # it only stands still
         if old:
             self._report("stopping", "stopping the old container")
-        for identity in old:
+        for identity, container in old.items():
             engine.stop(identity)
-            engine.remove(identity)
+            labels = container["Config"]["Labels"] or {}
+            if LABEL_STACK in labels or labels.get("com.docker.compose.project") == stack.name:
+                engine.remove(identity)
+            else:  # somebody made it by hand: out of the way, but not lost
+                self.foreign = container
+                engine.restart_policy(identity, {"Name": "no"})
+                engine.rename(identity, f"{stack.container}-before-modelfleet-{_stamp(self.world.wall())}")
 
     def _make_room(self, stack: RenderedStack) -> None:
         """Wait until the cards have the memory that the engine demands at its start; refuse when they never will.
@@ -575,6 +585,8 @@ class _OneStack:
         good = files.last_good(stack.directory)
         if good is not None and good.get("hash") != stack.hash:
             ended, text = self._put_back(_restored(good, stack))
+        elif good is None and self._put_back_foreign(stack):
+            ended, text = "put_back", "put back to what ran here before by hand; that is started, but not asked"
         else:
             self._stop(stack)
             ended = "stopped"
@@ -607,6 +619,25 @@ class _OneStack:
             self._stop(good)
             return "stopped", f"stopped: put back to its last good configuration, which fails too: {again}"
         return "put_back", "put back to its last good configuration, which is running and answers"
+
+    def _put_back_foreign(self, stack: RenderedStack) -> bool:
+        """Start again what somebody had made by hand here before us; False when there was nothing."""
+        engine = self.world.engine
+        ours = engine.container(stack.container)
+        by_hand = self.foreign is not None or os.path.isdir(os.path.join(stack.directory, files.STATE, "before"))
+        if not by_hand:
+            return False
+        self._report("putting back", "putting back what ran here before")
+        if ours:
+            engine.stop(ours["Id"])
+            engine.remove(ours["Id"])
+        restored = files.restore_before(stack.directory, (*drift.MANAGED, *drift.UNWANTED))
+        if self.foreign is not None:
+            engine.rename(self.foreign["Id"], stack.container)
+            engine.restart_policy(self.foreign["Id"], self.foreign["HostConfig"]["RestartPolicy"])
+            engine.start(self.foreign["Id"])
+            return True
+        return restored and bool(self.world.compose.up(stack.directory).ok)
 
     def _stop(self, stack: RenderedStack) -> None:
         self.world.compose.stop(stack.directory)

@@ -19,6 +19,14 @@ from typing import Any, Iterable, Mapping, Optional, Sequence
 from .compose import LABEL_HASH, LABEL_STACK, RenderedStack
 
 MANAGED = ("compose.yaml", "vllm.yaml", ".env")  # the files of a stack's folder that are ours
+# Compose would read these too, or instead, so that a person's `docker compose up -d` meant something else than a run.
+UNWANTED = tuple(
+    f"{name}{override}.{ending}"
+    for name in ("compose", "docker-compose")
+    for override in ("", ".override")
+    for ending in ("yaml", "yml")
+    if (name, override, ending) != ("compose", "", "yaml")
+)
 
 # What a run does about a difference, the weightier the later. A stack's step is the weightiest of its differences.
 REPORT = "report"  # nothing: the inventory does not know it and nobody asked to remove it
@@ -58,7 +66,7 @@ class LiveFile:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What the engine said: the status (0: no connection) of /health and of /v1/models, and the entries of the latter."""
+    """What the engine said: status (0: no connection) of /health and /v1/models, and the entries of the latter."""
 
     health: int = 0
     models: tuple[Mapping[str, Any], ...] = ()
@@ -169,7 +177,7 @@ def _compare_files(found: _Found, rendered: RenderedStack, live: LiveStack) -> N
             have = NOT_SHOWN if wanted.secret else "differs"
             found.add(f"file {name}", "as rendered", have, RECREATE if read else WRITE)
         found.unless_equal(f"file {name} mode", wanted.mode, there.mode, WRITE)
-    for name in MANAGED:
+    for name in (*MANAGED, *UNWANTED):
         if name in live.files and name not in rendered.files:
             found.add(f"file {name}", ABSENT, "present", WRITE)
 

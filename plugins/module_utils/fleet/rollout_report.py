@@ -10,7 +10,7 @@ import textwrap
 from typing import Any, Mapping, Sequence
 
 from .compose import RenderedStack
-from .drift import MANAGED, Difference, LiveStack
+from .drift import MANAGED, UNWANTED, Difference, LiveStack
 
 WIDTH = 110
 LOG_LINES = 4
@@ -43,7 +43,7 @@ def _clean(text: Any) -> str:
 def diffs(rendered: RenderedStack, live: LiveStack, differences: Sequence[Difference]) -> list[dict[str, str]]:
     """For --diff: files before and after, and one block with what else of the stack differs."""
     found = []
-    for name in MANAGED:
+    for name in (*MANAGED, *UNWANTED):
         wanted, there = rendered.files.get(name), live.files.get(name)
         before, after = there.content if there else "", wanted.content if wanted else ""
         if before == after:
