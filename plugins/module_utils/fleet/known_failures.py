@@ -6,8 +6,8 @@
 How to add one: a code (never reused for another cause), patterns made of the message's stable words, the cause, the
 remedy, and the address of the report. In a pattern a space may be missing in the text (lines are wrapped within
 words), ``(?P<name>…)`` takes a value out of the message for the texts, and a literal part that stands in every match
-has to be there (it is what is searched first). In cause and remedy ``{name}`` is such a value or an option of the engine, and ``[… {name} …|…]`` is
-the first alternative whose values are all known.
+has to be there (it is what is searched first). In cause and remedy ``{name}`` is such a value or an option of the
+engine, and ``[… {name} …|…]`` is the first alternative whose values are all known.
 """
 
 from __future__ import annotations

@@ -112,7 +112,8 @@ def test_a_known_failure_is_named_in_every_disguise(
         assert found, f"nothing found in {log}"
         assert (found[0].code, found[0].retryable) == (case["expect"]["diagnosis"], case["expect"]["retryable"]), log
         assert found[0].cause
-        assert found[0].remedy and "{" not in found[0].cause
+        assert found[0].remedy
+        assert "{" not in found[0].cause
 
 
 @pytest.mark.parametrize("prefix", PREFIXES, ids=repr)

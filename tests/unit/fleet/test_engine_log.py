@@ -28,8 +28,8 @@ backends: ['FLASHINFER'].
 Loading safetensors checkpoint shards:  56% Completed | 5/9 [00:13<00:11,  2.87s/it]
 Loading safetensors checkpoint shards: 100% Completed | 9/9 [00:29<00:00,  3.28s/it]
 (Worker_TP0 pid=3) INFO 05-06 20:59:57 [default_loader.py:384] Loading weights took 24.84 seconds
-(Worker_TP0 pid=3) INFO 05-06 20:59:59 [gpu_model_runner.py:4879] Model loading took 12.66 GiB memory and 31.657 seconds
-(Worker_TP0 pid=3) INFO 05-06 21:00:16 [backends.py:1069] Using cache directory: /root/.cache/vllm/torch_compile_cache/7b
+(Worker_TP0 pid=3) INFO 05-06 20:59:59 [gpu_model_runner.py:4879] Model loading took 12.66 GiB memory and 31.6 s
+(Worker_TP0 pid=3) INFO 05-06 21:00:16 [backends.py:1069] Using cache directory: /x/torch_compile_cache/7b
 (Worker_TP0 pid=3) INFO 05-06 21:00:16 [backends.py:1128] Dynamo bytecode transform time: 3.54 s
 (Worker_TP0 pid=3) INFO 05-06 21:00:20 [monitor.py:48] torch.compile took 18.21 s in total
 (Worker_TP0 pid=3) INFO 05-06 21:00:21 [gpu_worker.py:642] Available KV cache memory: 2.97 GiB
@@ -37,7 +37,7 @@ Loading safetensors checkpoint shards: 100% Completed | 9/9 [00:29<00:00,  3.28s
 (EngineCore pid=9) INFO 05-06 21:00:21 [kv_cache_utils.py:1175] Maximum concurrency for 131,072 tokens per request: 3.41x
 Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):  45%|████▍     | 30/67 [00:02<00:02, 14.1it/s]
 (Worker_TP0 pid=3) INFO 05-06 21:00:26 [gpu_model_runner.py:5000] Graph capturing finished in 5 secs, took 0.73 GiB
-(EngineCore pid=9) INFO 05-06 21:00:26 [core.py:277] init engine (profile, create kv cache, warmup model) took 27.50 seconds
+(EngineCore pid=9) INFO 05-06 21:00:26 [core.py:277] init engine (profile, create kv cache) took 27.5 s
 (APIServer pid=1) WARNING 05-06 21:00:27 [serving.py:1] something an operator has not seen before
 (APIServer pid=1) INFO 05-06 21:00:27 [api_server.py:1400] Starting vLLM API server 0 on http://0.0.0.0:8848
 INFO:     Application startup complete.
