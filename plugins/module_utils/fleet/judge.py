@@ -61,6 +61,9 @@ def reply(body: Any) -> Optional[Reply]:
         final = content.rsplit("</think>", 1)[1]
     elif "<think>" in content:
         final = content.split("<think>", 1)[0]  # thinking that never ended
+    elif re.match(r"\W*(?:here'?s a )?thinking process\b", content, re.IGNORECASE):
+        final = content.strip().rpartition("\n\n")[2]  # no tags at all; the answer, if any, comes last
+        final = "" if final == content.strip() else final
     leaked = content[: len(content) - len(final)] if content.endswith(final) else content[len(final) :]
     leaked = re.sub(r"</?think>", "", leaked).strip()
     return Reply(final.strip(), reasoning.strip(), leaked, finish, calls)

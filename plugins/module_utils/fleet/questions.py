@@ -106,17 +106,14 @@ class _Chat(Question):
         elif not reply.content and not reply.tools:
             thought = reply.reasoning or reply.leaked
             heard = f"(no content; reasoning: {thought[:200]})" if thought else "(nothing)"
-            code = (
-                "answer_empty"
-                if not thought
-                else "thinking_budget_exhausted"
-                if reply.finish == "length"
-                else "reasoning_swallowed_content"
-            )
+            code = "reasoning_in_content" if reply.leaked else "reasoning_swallowed_content"
+            code = "thinking_budget_exhausted" if reply.finish == "length" else code
+            code = code if thought else "answer_empty"
         if code:
             return Mark(request, answer, False, heard[:400], code, detail)
         if not self.right(request, reply):
-            return Mark(request, answer, False, heard[:400] or str(reply.tools), self.fault(reply))
+            code = "reasoning_in_content" if reply.leaked else self.fault(reply)
+            return Mark(request, answer, False, heard[:400] or str(reply.tools), code)
         if reply.leaked:
             return Mark(request, answer, True, heard[:400], "reasoning_in_content")
         return Mark(request, answer, True, heard[:400] or str(reply.tools), self.oddity(reply))
@@ -396,7 +393,9 @@ class ContextLimit(Question):
         except (KeyError, TypeError):
             return Mark(request, answer, False, answer.text[:200], "answer_malformed", final=True)
         name = self.asks.get("served_model_name")
-        have = served.get(name) if name in served else next(iter(served.values()), None)
+        if name and name not in served:
+            return Mark(request, answer, False, ", ".join(served) or "(no model)", "served_name_mismatch", final=True)
+        have = served.get(name) if name else next(iter(served.values()), None)
         right = have == request.want
         return Mark(request, answer, right, str(have), "" if right else "context_limit_differs", final=True)
 

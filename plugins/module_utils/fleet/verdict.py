@@ -366,6 +366,15 @@ KNOWN: Mapping[str, tuple[str, str]] = {
         "The route uses the provider vllm/, which runs an engine inside the gateway.",
         "Route to hosted_vllm/NAME.",
     ),
+    "gateway_db_required": (
+        "This gateway function needs a database.",
+        "Without a database only the master key, `fleet_gateway.keys` and models of the configuration file work; or set "
+        "`fleet_gateway.database_url` to a PostgreSQL address.",
+    ),
+    "gateway_fallback_shape": (
+        "A fallback list of the gateway is a list of names, and must be a list of mappings with one key.",
+        "Write [{group: [other]}]; `fleet_gateway.fallbacks` renders it so.",
+    ),
     "gateway_api_base_v1": (
         "The route's api_base does not end in /v1.",
         "Write api_base with /v1 at its end.",
@@ -395,7 +404,7 @@ _REFUSALS: Sequence[tuple[str, str]] = (
     ("mm_limit_exceeded", r"At most \d+ \w+\(?s?\)? may be provided"),
     ("not_multimodal", r"is not a multimodal model"),
     ("video_backend_missing", r"Could not open video stream"),
-    ("video_decode_partial", r"Expected \d+ frames, but loaded|Expected reading \d+ frames"),
+    ("video_decode_partial", r"Expected \w+ frames, but loaded|Expected reading \w+ frames"),
     ("image_fetch_failed", r"Cannot connect to host|Error in loading multi-modal data|Name or service not known"),
     ("image_refused", r"Failed to load image|cannot identify image file"),
     ("tool_parser_missing", r"requires --enable-auto-tool-choice"),
@@ -403,6 +412,8 @@ _REFUSALS: Sequence[tuple[str, str]] = (
     ("engine_dead", r"EngineCore encountered an issue|EngineDeadError"),
     ("gateway_provider_prefix", r"No module named .{0,3}vllm"),
     ("gateway_unsupported_params", r"UnsupportedParamsError|does not support parameters"),
+    ("gateway_db_required", r"DB not connected"),
+    ("gateway_fallback_shape", r"'str' object has no attribute 'keys'"),
     ("gateway_cooldown", r"No deployments available|cooldown_list"),
     ("gateway_key_wrong", r"LiteLLM Virtual Key expected|Authentication Error"),
     ("gateway_model_unknown", r"Invalid model name passed in"),
