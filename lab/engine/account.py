@@ -25,6 +25,7 @@ class Card:
     name: str
     total: int  # MiB that CUDA sees: memory.total minus memory.reserved
     capability: str
+    minor: int  # of the device node /dev/nvidia<minor>
 
 
 class OutOfMemory(Exception):
@@ -42,17 +43,20 @@ def cards(folder: Path) -> list[Card]:
             name=str(c["name"]),
             total=int(c["memory_total_mib"]) - int(c.get("memory_reserved_mib", 0)),
             capability=str(c.get("compute_cap", "")),
+            minor=int(c.get("minor", c["index"])),
         )
         for c in listed
     ]
 
 
-def visible(every: Sequence[Card], environment: Mapping[str, str]) -> list[Card]:
+def visible(every: Sequence[Card], environment: Mapping[str, str], nodes: Path = Path("/dev")) -> list[Card]:
     """The cards this process may use, in the order it was given them."""
     wanted = environment.get("NVIDIA_VISIBLE_DEVICES", "")
     if wanted in ("", "void", "none"):
-        return []
-    chosen = list(every) if wanted == "all" else [_pick(every, word.strip()) for word in wanted.split(",")]
+        # CDI says "void" and hands over device nodes instead.
+        chosen = [card for card in every if (nodes / f"nvidia{card.minor}").exists()]
+    else:
+        chosen = list(every) if wanted == "all" else [_pick(every, word.strip()) for word in wanted.split(",")]
     inner = environment.get("CUDA_VISIBLE_DEVICES")
     if inner is not None:
         # Engines parse this variable as numbers: a UUID here raises the ValueError that people report.

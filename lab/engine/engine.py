@@ -149,11 +149,14 @@ class Engine:
         self.configuration()
         self.pause(0.10)
         self.trouble("config")
-        log.core("core.py:133", f"Initializing a V1 LLM engine (v{settings.version}) with config: {self._configuration()}")
+        log.core(
+            "core.py:133", f"Initializing a V1 LLM engine (v{settings.version}) with config: {self._configuration()}"
+        )
         cards = self.visible_cards()
         log.worker(
             "parallel_state.py:1906",
-            f"world_size={settings.ranks} rank=0 local_rank=0 distributed_init_method=tcp://127.0.0.1:45137 backend=nccl",
+            f"world_size={settings.ranks} rank=0 local_rank=0 distributed_init_method=tcp://127.0.0.1:45137 "
+            "backend=nccl",
         )
         self.trouble("engine")
         self.pause(0.05)
@@ -205,7 +208,7 @@ class Engine:
             out_of_host_memory()
         if name == "disk_full":
             raise StartFailed(
-                "  File \"<site-packages>/huggingface_hub/file_download.py\", line 1745, in xet_get\n"
+                '  File "<site-packages>/huggingface_hub/file_download.py", line 1745, in xet_get\n'
                 "OSError: [Errno 28] No space left on device"
             )
         if name == "last_words":
@@ -260,7 +263,9 @@ class Engine:
             )
         kind = "Embedding" if settings.task == "embed" else "Reward" if settings.task == "reward" else ""
         architecture = settings.environment.get("SIM_ARCHITECTURE") or (
-            f"Simulated{kind}ForConditionalGeneration" if "image" in settings.modalities else f"Simulated{kind}ForCausalLM"
+            f"Simulated{kind}ForConditionalGeneration"
+            if "image" in settings.modalities
+            else f"Simulated{kind}ForCausalLM"
         )
         log.api("model.py:733", f"Resolved architecture: {architecture}")
         wanted, limit = settings.max_model_len, settings.model_limit
@@ -349,7 +354,10 @@ class Engine:
         self._take(context)
 
         log.worker("gpu_model_runner.py:5040", f"Starting to load model {settings.model}...")
-        log.worker("cuda.py:420", "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN', 'TRITON_ATTN'].")
+        log.worker(
+            "cuda.py:420",
+            "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN', 'TRITON_ATTN'].",
+        )
         shards = max(1, min(4, int(weights / 4096)))
         began = time.monotonic()
         self.trouble("weights")
@@ -384,8 +392,8 @@ class Engine:
             available = settings.kv_bytes / 2**20
             log.worker(
                 "gpu_worker.py:669",
-                f"Initial free memory {gib(before[cards[0]])} GiB, reserved {gib(available)} GiB memory for KV Cache as "
-                "specified by kv_cache_memory_bytes config and skipped memory profiling. This does not respect the "
+                f"Initial free memory {gib(before[cards[0]])} GiB, reserved {gib(available)} GiB memory for KV Cache "
+                "as specified by kv_cache_memory_bytes config and skipped memory profiling. This does not respect the "
                 "gpu_memory_utilization config.",
             )
         else:
@@ -402,7 +410,9 @@ class Engine:
             self.trouble("graphs")
             self.pause(0.15)
             # A real engine's graphs lie partly beyond its share; the account keeps to the share.
-            log.worker("gpu_model_runner.py:6582", f"Graph capturing finished in {self.seconds * 0.15:.0f} secs, took 0.31 GiB")
+            log.worker(
+                "gpu_model_runner.py:6582", f"Graph capturing finished in {self.seconds * 0.15:.0f} secs, took 0.31 GiB"
+            )
 
     def load_on_cpu(self) -> None:
         """SIM_DEVICE=cpu: the same phases without a card, for hosts that have no stand-in GPU."""
@@ -481,8 +491,8 @@ def _grown(before: float, now: float) -> str:
 def _last_words(phase: str) -> str:
     """What a crash in this phase says."""
     return {
-        "config": "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n  Value error, The "
-        "checkpoint you are trying to load has model type `sim_vl` but Transformers does not recognize this "
+        "config": "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n  Value error, "
+        "The checkpoint you are trying to load has model type `sim_vl` but Transformers does not recognize this "
         "architecture. This could be because of an issue with the checkpoint, or because your version of "
         "Transformers is out of date.",
         "weights": "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",
@@ -536,9 +546,7 @@ def main(argv: list[str]) -> None:
     except Exception:  # an unreadable file: the real engine shows Python's own traceback
         traceback.print_exc()
         sys.exit(1)
-    engine = Engine(
-        Settings(given, version, environment), Path(environment.get("SIM_GPU_DIR", "/run/lab-gpu")), Log()
-    )
+    engine = Engine(Settings(given, version, environment), Path(environment.get("SIM_GPU_DIR", "/run/lab-gpu")), Log())
 
     def leave(*_: Any) -> None:
         if engine.faults.has("ignore_sigterm"):

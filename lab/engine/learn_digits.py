@@ -11,6 +11,7 @@ Beside the fonts it learns three shapes every programmer knows: 5x7 and 3x5 pixe
 from __future__ import annotations
 
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -24,21 +25,27 @@ from sight import count_holes, shrink  # noqa: E402  (needs the stand-in above: 
 PIXELS_5X7 = dict(
     zip(
         "0123456789",
-        "01110 10001 10011 10101 11001 10001 01110/00100 01100 00100 00100 00100 00100 01110/"
-        "01110 10001 00001 00110 01000 10000 11111/01110 10001 00001 00110 00001 10001 01110/"
-        "00010 00110 01010 10010 11111 00010 00010/11111 10000 11110 00001 00001 10001 01110/"
-        "00110 01000 10000 11110 10001 10001 01110/11111 00001 00010 00100 01000 01000 01000/"
-        "01110 10001 10001 01110 10001 10001 01110/01110 10001 10001 01111 00001 00010 01100".split("/"),
+        re.split(
+            "/",
+            "01110 10001 10011 10101 11001 10001 01110/00100 01100 00100 00100 00100 00100 01110/"
+            "01110 10001 00001 00110 01000 10000 11111/01110 10001 00001 00110 00001 10001 01110/"
+            "00010 00110 01010 10010 11111 00010 00010/11111 10000 11110 00001 00001 10001 01110/"
+            "00110 01000 10000 11110 10001 10001 01110/11111 00001 00010 00100 01000 01000 01000/"
+            "01110 10001 10001 01110 10001 10001 01110/01110 10001 10001 01111 00001 00010 01100",
+        ),
     )
 )
 PIXELS_3X5 = dict(
     zip(
         "0123456789",
-        "111 101 101 101 111/010 110 010 010 111/111 001 111 100 111/111 001 111 001 111/101 101 111 001 001/"
-        "111 100 111 001 111/111 100 111 101 111/111 001 001 010 010/111 101 111 101 111/111 101 111 001 111".split("/"),
+        re.split(
+            "/",
+            "111 101 101 101 111/010 110 010 010 111/111 001 111 100 111/111 001 111 001 111/101 101 111 001 001/"
+            "111 100 111 001 111/111 100 111 101 111/111 001 001 010 010/111 101 111 101 111/111 101 111 001 111",
+        ),
     )
 )
-SEGMENTS = dict(zip("0123456789", "abcdef bc abged abgcd fgbc afgcd afgedc abc abcdefg abcdfg".split()))
+SEGMENTS = dict(zip("0123456789", re.findall(r"\w+", "abcdef bc abged abgcd fgbc afgcd afgedc abc abcdefg abcdfg")))
 
 
 def segments(digit: str, thick: int) -> Image.Image:
@@ -60,7 +67,9 @@ def pixels(rows: str) -> Image.Image:
 
 
 def samples(digit: str, fonts: list[str]) -> list[tuple[list[int], int, float]]:
-    pictures = [pixels(PIXELS_5X7[digit]), pixels(PIXELS_3X5[digit])] * 4 + [segments(digit, t) for t in (7, 10, 14)] * 2
+    pictures = [pixels(PIXELS_5X7[digit]), pixels(PIXELS_3X5[digit])] * 4 + [
+        segments(digit, t) for t in (7, 10, 14)
+    ] * 2
     for path in fonts:
         for size in (14, 30, 60):
             try:
@@ -113,8 +122,8 @@ def main() -> None:
     print("# Copyright: modelfleet contributors")
     print("# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)")
     print("# SPDX-License-Identifier: GPL-3.0-or-later")
-    print('"""Prototypes of the ten digits, made by ``learn_digits.py``: digit, holes, width by height, cells in hex."""\n')
-    print(f"COLUMNS, ROWS = {COLUMNS}, {ROWS}\n_LEARNED = \"\"\"")
+    print('"""Prototypes of the ten digits, made by ``learn_digits.py``: digit, holes, slimness, cells in hex."""\n')
+    print(f'COLUMNS, ROWS = {COLUMNS}, {ROWS}\n_LEARNED = """')
     for digit in "0123456789":
         for cells, holes, slim in cluster(samples(digit, fonts), PER_DIGIT):
             print(digit, holes, f"{slim:.2f}", "".join(f"{c:x}" for c in cells))

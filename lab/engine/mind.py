@@ -14,7 +14,9 @@ from typing import Any, Mapping, Optional, Sequence
 from sight import Scene
 
 WORDS = re.compile(r"\w+|[^\w\s]")
-SMALL = "zero one two three four five six seven eight nine ten eleven twelve".split()
+SMALL = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+)  # fmt: skip
 FACTS = {
     "austria": "Vienna",
     "france": "Paris",
@@ -105,7 +107,7 @@ def _about_text(question: str) -> str:
     sum_of = _arithmetic(asked)
     if sum_of is not None:
         return str(sum_of)
-    quoted = re.search(r"(?:reply|answer|respond|say|repeat|echo|write)\b.*?[\"'“‘](.+?)[\"'”’]", asked, re.I | re.S)
+    quoted = re.search(r"(?:reply|answer|respond|say|repeat|echo|write)\b.*?[\"'](.+?)[\"']", asked, re.I | re.S)
     if quoted:
         return quoted[1]
     plain = re.search(
@@ -125,9 +127,9 @@ def _about_text(question: str) -> str:
 
 
 def _arithmetic(asked: str) -> Optional[int]:
-    operators = {"plus": 1, "+": 1, "and": 1, "minus": -1, "-": -1, "times": 0, "x": 0, "*": 0, "×": 0}
+    operators = {"plus": 1, "+": 1, "and": 1, "minus": -1, "-": -1, "times": 0, "x": 0, "*": 0}
     number = rf"(\d+|{'|'.join(SMALL)})"
-    found = re.search(rf"{number}\s*(plus|\+|minus|-|times|x|\*|×)\s*{number}", asked, re.I)
+    found = re.search(rf"{number}\s*(plus|\+|minus|-|times|x|\*)\s*{number}", asked, re.I)
     if not found:
         return None
     first, second = (int(w) if w.isdigit() else SMALL.index(w.lower()) for w in (found[1], found[3]))
@@ -197,7 +199,11 @@ def properties(schema: Mapping[str, Any]) -> list[str]:
 
 # ---------------------------------------------------------------------------------------------- pooling
 SIZE = 256
-NOISE = set("a an and are as at be by can do does for has have how i in is it its my of on or the to what when who".split())
+NOISE = frozenset(
+    re.findall(
+        r"\w+", "a an and are as at be by can do does for has have how i in is it its my of on or the to what when who"
+    )
+)
 
 
 def _stems(text: str) -> list[str]:

@@ -37,9 +37,7 @@ class Refused(Exception):
         super().__init__(message)
         names = {400: "BadRequestError", 404: "NotFoundError", 500: "InternalServerError"}
         self.status = status
-        self.body = {
-            "error": {"message": message, "type": kind or names[status], "param": param, "code": status}
-        }
+        self.body = {"error": {"message": message, "type": kind or names[status], "param": param, "code": status}}
 
 
 class EngineDied(Exception):
@@ -89,9 +87,7 @@ class Server:
             time.sleep(10)
             now = dict(self.counts)
             if now != last or self.running:
-                prompt, made = (
-                    (now[k] - last[k]) / 10 for k in ("prompt_tokens", "generation_tokens")
-                )
+                prompt, made = ((now[k] - last[k]) / 10 for k in ("prompt_tokens", "generation_tokens"))
                 if self.faults.has("hang"):
                     prompt = made = 0.0
                 self.log.api(
@@ -115,7 +111,9 @@ class _Handler(BaseHTTPRequestHandler):
     def log_request(self, code: Any = "-", size: Any = "-") -> None:
         status = HTTPStatus(int(code))
         host, port = self.client_address[:2]
-        self.owner.log.bare(f'INFO:     {host}:{port} - "{self.command} {self.path} HTTP/1.1" {status.value} {status.phrase}')
+        self.owner.log.bare(
+            f'INFO:     {host}:{port} - "{self.command} {self.path} HTTP/1.1" {status.value} {status.phrase}'
+        )
 
     def send(self, status: int, body: Any, kind: str = "application/json") -> None:
         data = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
@@ -130,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("authorization", "")
         return not keys or not self.path.startswith("/v1") or given in [f"Bearer {key}" for key in keys]
 
-    def do_GET(self) -> None:  # noqa: N802 (the base class's name)
+    def do_GET(self) -> None:
         path, owner = self.path.partition("?")[0], self.owner
         if not self.allowed():
             self.send(401, {"error": "Unauthorized"})
@@ -149,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         owner = self.owner
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         path = self.path.partition("?")[0]
@@ -169,7 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             if refused.status == 404:
                 error = refused.body["error"]
-                owner.log.api("serving.py:274", f"Error with model error=ErrorInfo(message={error['message']!r})", "ERROR")
+                owner.log.api(
+                    "serving.py:274", f"Error with model error=ErrorInfo(message={error['message']!r})", "ERROR"
+                )
             self.send(refused.status, refused.body)
         except EngineDied:
             self.die()
@@ -183,7 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
             if not isinstance(body, dict):
                 raise ValueError("not an object")
         except ValueError as error:
-            raise Refused(400, f"[{{'type': 'json_invalid', 'msg': 'JSON decode error', 'ctx': {str(error)!r}}}]") from None
+            raise Refused(
+                400, f"[{{'type': 'json_invalid', 'msg': 'JSON decode error', 'ctx': {str(error)!r}}}]"
+            ) from None
         model, names = body.get("model"), self.owner.names()
         if model and model not in names:
             raise Refused(404, f"The model `{model}` does not exist. Valid aliases: {', '.join(names)}.", "model")
@@ -206,7 +208,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.complete(body)
         elif path == "/tokenize":
             count = mind.tokens(str(body.get("prompt", "")))
-            self.send(200, {"count": count, "max_model_len": self.owner.settings.max_model_len, "tokens": [*range(count)]})
+            self.send(
+                200, {"count": count, "max_model_len": self.owner.settings.max_model_len, "tokens": [*range(count)]}
+            )
         else:
             self.pool(path, body)
 
@@ -222,7 +226,11 @@ class _Handler(BaseHTTPRequestHandler):
             "ERROR",
         )
         issue = "EngineCore encountered an issue. See stack trace (above) for the root cause."
-        log.api("async_llm.py:906", f"AsyncLLM output_handler failed.\nvllm.v1.engine.exceptions.EngineDeadError: {issue}", "ERROR")
+        log.api(
+            "async_llm.py:906",
+            f"AsyncLLM output_handler failed.\nvllm.v1.engine.exceptions.EngineDeadError: {issue}",
+            "ERROR",
+        )
         self.send(500, Refused(500, issue).body)
         log.bare("INFO:     Shutting down\nINFO:     Waiting for application shutdown.")
         log.bare(f"INFO:     Application shutdown complete.\nINFO:     Finished server process [{log.pid}]")
@@ -340,16 +348,17 @@ class _Handler(BaseHTTPRequestHandler):
     def switch(self, body: dict[str, Any]) -> bool:
         """Whether the request lets the model think: the template's switch, on unless told otherwise."""
         default = self.owner.settings.given.get("default_chat_template_kwargs") or {}
-        return {"enable_thinking": True, **default, **(body.get("chat_template_kwargs") or {})}["enable_thinking"] is not False
+        given = body.get("chat_template_kwargs") or {}
+        return {"enable_thinking": True, **default, **given}["enable_thinking"] is not False
 
     def room(self, prompt: int, wanted: Any) -> int:
         limit = self.owner.settings.max_model_len
         if prompt > limit:
             raise Refused(
                 400,
-                f"This model's maximum context length is {limit} tokens. However, your prompt contains at least {prompt} "
-                "input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the "
-                f"input prompt. (parameter=input_tokens, value={prompt})",
+                f"This model's maximum context length is {limit} tokens. However, your prompt contains at least "
+                f"{prompt} input tokens, which exceeds this limit even without any output tokens. Please reduce the "
+                f"length of the input prompt. (parameter=input_tokens, value={prompt})",
                 "input_tokens",
             )
         if wanted is None:
@@ -361,8 +370,8 @@ class _Handler(BaseHTTPRequestHandler):
                 400,
                 f"This model's maximum context length is {limit} tokens. However, you requested {wanted} output tokens "
                 f"and your prompt contains at least {prompt} input tokens, for a total of at least "
-                f"{prompt + int(wanted)} tokens. Please reduce the length of the input prompt or the number of requested "
-                f"output tokens. (parameter=input_tokens, value={prompt})",
+                f"{prompt + int(wanted)} tokens. Please reduce the length of the input prompt or the number of "
+                f"requested output tokens. (parameter=input_tokens, value={prompt})",
                 "input_tokens",
             )
         return int(wanted)
@@ -393,7 +402,9 @@ class _Handler(BaseHTTPRequestHandler):
                 elif kind in ("image_url", "video_url"):
                     modality = kind[:5]
                     if modality not in self.owner.settings.modalities:
-                        raise Refused(400, f"{self.owner.settings.model} is not a multimodal model", kind="BadRequestError")
+                        raise Refused(
+                            400, f"{self.owner.settings.model} is not a multimodal model", kind="BadRequestError"
+                        )
                     address = part.get(kind)
                     address = address.get("url", "") if isinstance(address, dict) else str(address)
                     scenes = [self.see(frame) for frame in self.fetch(address, modality)]
@@ -475,7 +486,9 @@ class _Handler(BaseHTTPRequestHandler):
         for index, text in enumerate(texts):
             said = "!" * room if self.owner.faults.has("garbage") else mind.answer(text, [], [])
             said, _, finish = _cut(said, "", room, "stop")
-            choices.append({"index": index, "text": said, "logprobs": None, "finish_reason": finish, "stop_reason": None})
+            choices.append(
+                {"index": index, "text": said, "logprobs": None, "finish_reason": finish, "stop_reason": None}
+            )
         used = sum(mind.tokens(c["text"]) for c in choices)
         self.send(
             200,
@@ -526,8 +539,15 @@ class _Handler(BaseHTTPRequestHandler):
             scores = [0.5] * len(scores)
         if kind == "rerank":
             order = sorted(range(len(scores)), key=lambda i: -scores[i])[: body.get("top_n") or None]
-            results = [{"index": i, "document": {"text": texts[i + 1], "multi_modal": None}, "relevance_score": scores[i]} for i in order]
-            rerank = {"id": head["id"], "model": head["model"], "usage": {"prompt_tokens": count, "total_tokens": count}}
+            results = [
+                {"index": i, "document": {"text": texts[i + 1], "multi_modal": None}, "relevance_score": scores[i]}
+                for i in order
+            ]
+            rerank = {
+                "id": head["id"],
+                "model": head["model"],
+                "usage": {"prompt_tokens": count, "total_tokens": count},
+            }
             return self.send(200, {**rerank, "results": results})
         if kind == "score":
             data = [{"index": i, "object": "score", "score": score} for i, score in enumerate(scores)]
@@ -539,10 +559,15 @@ class _Handler(BaseHTTPRequestHandler):
             data = []
             for i, text in enumerate(texts):
                 good = 1 / (1 + 2.718281828 ** -mind.liking(text))
-                data.append({"index": i, "label": f"LABEL_{int(good > 0.5)}", "probs": [1 - good, good], "num_classes": 2})
+                data.append(
+                    {"index": i, "label": f"LABEL_{int(good > 0.5)}", "probs": [1 - good, good], "num_classes": 2}
+                )
         elif settings.task == "reward":
             garbled = self.owner.faults.has("garbage")
-            data = [{"index": i, "object": "pooling", "data": [0.0 if garbled else mind.liking(t)]} for i, t in enumerate(texts)]
+            data = [
+                {"index": i, "object": "pooling", "data": [0.0 if garbled else mind.liking(t)]}
+                for i, t in enumerate(texts)
+            ]
         else:
             data = [{"index": i, "object": "pooling", "data": [mind.embed(t)]} for i, t in enumerate(texts)]
         self.send(200, {**head, "data": data, "usage": usage})
@@ -573,7 +598,12 @@ def _pieces(answer: dict[str, Any], with_usage: bool) -> Iterator[dict[str, Any]
     """A whole answer as the chunks of a stream."""
     choice = answer["choices"][0]
     message = choice["message"]
-    head = {"id": answer["id"], "object": "chat.completion.chunk", "created": answer["created"], "model": answer["model"]}
+    head = {
+        "id": answer["id"],
+        "object": "chat.completion.chunk",
+        "created": answer["created"],
+        "model": answer["model"],
+    }
 
     def chunk(delta: dict[str, Any], finish: Optional[str] = None) -> dict[str, Any]:
         return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}

@@ -177,7 +177,7 @@ def look(data: bytes) -> Scene:
 
 
 def _figures(rows: list[list[Rgb]]) -> list[Figure]:
-    height, width = len(rows), len(rows[0])
+    width = len(rows[0])
     edge = rows[0] + rows[-1] + [row[0] for row in rows] + [row[-1] for row in rows]
     ground = [sorted(p[i] for p in edge)[len(edge) // 2] for i in range(3)]
     r0, g0, b0 = ground
