@@ -171,11 +171,11 @@ def lint(stack: Stack) -> list[Finding]:
     what no version can mean (a null, an option that the stack itself sets).
     """
     faults = judge(stack.args, stack.image.engine)
+    findings = _lint_environment(stack)
     if not faults:
-        return []
+        return findings
     model_args = {key_of(name): value for name, value in stack.model.args.items()}
     args = {key_of(name): value for name, value in stack.args.items()}
-    findings = []
     for fault in faults:
         name = fault.path[0]
         from_model = name in model_args and model_args[name] == args.get(name)
@@ -184,6 +184,26 @@ def lint(stack: Stack) -> list[Finding]:
         findings.append(
             Finding(fault.code, place, fault.problem, fault.remedy, fault.severity, host=stack.host, stack=stack.name)
         )
+    return findings
+
+
+def _lint_environment(stack: Stack) -> list[Finding]:
+    """VLLM_ variables that this engine version does not read: it only writes a line in its log and goes on without."""
+    known = catalogue(stack.image.engine)
+    variables = known.registries.get("environment", ())
+    if not known.exact:
+        return []
+    findings = []
+    for name in stack.env:
+        if name.startswith("VLLM_") and name not in variables:
+            from_model = stack.model.env.get(name) == stack.env[name]
+            owner = f"group_vars: fleet_models.{stack.model.name}" if from_model else stack.place
+            guess = nearest(name, variables)
+            problem = f"vLLM {stack.image.engine} does not read {name}."
+            remedy = (f"Did you mean {guess}? " if guess else "") + "Otherwise remove it: it changes nothing."
+            findings.append(
+                Finding("env_unknown", f"{owner}.env.{name}", problem, remedy, WARNING, stack.host, stack.name)
+            )
     return findings
 
 

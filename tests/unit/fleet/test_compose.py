@@ -148,6 +148,7 @@ def test_the_second_deployment_has_its_gpu_its_volumes_and_no_ports():
         "/etc/modelfleet/vllm.yaml",
         "/root/.cache/huggingface",
         "/root/.cache/vllm",
+        "/var/cache/vllm-media",
     ]
     assert models["source"] == models["target"] == "/opt/models/Qwen3-VL-8B-Thinking-NVFP4"
     assert models["read_only"] is True

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,34 @@ def test_without_a_list_of_its_own_a_version_is_only_warned():
     ]
     assert "0.19.2" in findings[0].problem
     assert "0.32" in findings[0].problem
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "remedy"),
+    [
+        ("VLLM_ATTENTION_BACKEND", "0.32.0", "remove it"),
+        ("VLLM_LOGING_LEVEL", "0.33.0", "Did you mean VLLM_LOGGING_LEVEL?"),
+        ("VLLM_LOGGING_LEVEL", "0.33.0", ""),
+        ("VLLM_LOGING_LEVEL", "0.19.2", ""),
+        ("HF_HOME", "0.32.0", ""),
+    ],
+)
+def test_a_variable_the_engine_does_not_read_is_a_warning(name, engine, remedy):
+    findings = options.lint(replace(stack({}, engine=engine), env={name: "1"}))
+    if not remedy:
+        assert findings == []
+        return
+    (finding,) = findings
+    assert (finding.code, finding.severity) == ("env_unknown", WARNING)
+    assert finding.place == f"host_vars of ana-ml2: fleet_stacks[1].env.{name}"
+    assert remedy in finding.remedy
+
+
+@pytest.mark.parametrize("value", ["FlashInfer-CUTLASS", "flashinfer_cutlass"])
+def test_case_and_dashes_do_not_count_where_the_engine_ignores_them(value):
+    assert options.lint(stack({"moe_backend": value})) == []
+    (finding,) = options.lint(stack({"moe_backend": "flashinfer_cutlas"}))
+    assert finding.code == "option_choice"
 
 
 def test_a_deprecated_option_is_a_warning():
