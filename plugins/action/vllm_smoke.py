@@ -13,7 +13,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import asker
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import compose, inventory
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import FleetError
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import FleetError, nearest
 
 
 class ActionModule(ActionBase):
@@ -24,7 +24,9 @@ class ActionModule(ActionBase):
         host = task_vars["inventory_hostname"]
         try:
             if not args.get("url") and args.get("stacks") is None:
-                args["stacks"] = self._stacks(host, task_vars)
+                args["stacks"] = self._stacks(host, task_vars, args.pop("only", None) or [])
+                if not args["stacks"]:
+                    return {**result, "skipped": True, "msg": f"{host}: no stack to ask here."}
             if args.get("image"):
                 args["image"] = asker.read_picture(args["image"])
             if args.get("checks"):
@@ -50,8 +52,16 @@ class ActionModule(ActionBase):
                 del answer["exchanges"], answer["pictures"]
         return result
 
-    def _stacks(self, host: str, task_vars: dict[str, Any]) -> list[dict[str, Any]]:
+    def _stacks(self, host: str, task_vars: dict[str, Any], only: Any) -> list[dict[str, Any]]:
         """What the inventory places on this host. Its own variables are enough: no other host matters here."""
+        only = [name.strip() for name in only.split(",")] if isinstance(only, str) else only
+        everywhere = {
+            stack.get("name", "") for each in task_vars["hostvars"].values() for stack in each.get("fleet_stacks") or ()
+        }
+        for name in only:
+            if name not in everywhere:  # a stack of another host is fine, one of no host is a typing error
+                near = nearest(name, everywhere)
+                raise ValueError(f"only: no host has a stack {name!r}.{f' Did you mean {near!r}?' if near else ''}")
         own = {
             name: self._templar.template(value)
             for name, value in task_vars.items()
@@ -63,6 +73,7 @@ class ActionModule(ActionBase):
         return [
             {"name": each.name, "url": each.url, "model": each.served_model_name, "api_key": each.api_key, **each.asks}
             for each in rendered
+            if not only or each.name in only
         ]
 
 

@@ -332,7 +332,12 @@ def main() -> None:
     )
     params = module.params
     seed = secrets.randbelow(2**31) if params["seed"] is None else params["seed"]
-    stacks = [stack for stack in _stacks(params) if not params["only"] or stack["name"] in params["only"]]
+    stacks = _stacks(params)
+    names = [stack["name"] for stack in stacks]
+    missing = [name for name in params["only"] if name not in names]
+    if missing:
+        module.fail_json(msg=f"only: no stack {', '.join(missing)} here; there are: {', '.join(names) or 'none'}.")
+    stacks = [stack for stack in stacks if not params["only"] or stack["name"] in params["only"]]
     try:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             results = list(pool.map(lambda stack: _ask(stack, seed, params["timeout"]), stacks))

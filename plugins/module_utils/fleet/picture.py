@@ -87,26 +87,32 @@ class _Canvas:
 
     def stroke(self, lines: Sequence[Sequence[Point]], thickness: float, ink: Colour) -> None:
         """Lines with round ends and joints."""
-        half = thickness / 2
-        cover: dict[tuple[int, int], float] = {}
+        reach = thickness / 2 + 0.5  # the last half pixel fades out
+        cover: dict[int, float] = {}
         for line in lines:
             for (x0, y0), (x1, y1) in zip(line, line[1:]):
                 dx, dy = x1 - x0, y1 - y0
                 length = dx * dx + dy * dy or 1e-9
-                for y in self._range(min(y0, y1) - half, max(y0, y1) + half, self.height):
-                    for x in self._range(min(x0, x1) - half, max(x0, x1) + half, self.width):
-                        px, py = x + 0.5 - x0, y + 0.5 - y0
-                        along = min(1.0, max(0.0, (px * dx + py * dy) / length))
-                        inside = half + 0.5 - math.hypot(px - along * dx, py - along * dy)
-                        # The largest, not the sum: where two segments meet the ink is one.
-                        if inside > cover.get((x, y), 0.0):
-                            cover[x, y] = inside
-        for (x, y), inside in cover.items():
-            self._mix(x, y, ink, min(1.0, inside))
+                columns = self._range(min(x0, x1) - reach, max(x0, x1) + reach, self.width)
+                for y in self._range(min(y0, y1) - reach, max(y0, y1) + reach, self.height):
+                    down = y + 0.5 - y0
+                    for x in columns:
+                        across = x + 0.5 - x0
+                        along = (across * dx + down * dy) / length
+                        along = 0.0 if along < 0 else 1.0 if along > 1 else along
+                        away = (across - along * dx) ** 2 + (down - along * dy) ** 2
+                        if away < reach * reach:
+                            # The largest, not the sum: where two segments meet the ink is one.
+                            inside, at = reach - math.sqrt(away), y * self.width + x
+                            if inside > cover.get(at, 0.0):
+                                cover[at] = inside
+        for at, inside in cover.items():
+            self._mix(at, ink, min(1.0, inside))
 
     def fill(self, outline: Sequence[Point], ink: Colour) -> None:
         """A polygon; each pixel takes as much ink as the polygon covers of it (exact across, in quarters down)."""
         edges, solid = list(zip(outline, [*outline[1:], outline[0]])), bytes(ink)
+        columns = self._range(min(x for x, _ in outline), max(x for x, _ in outline), self.width)
         for y in self._range(min(y for _, y in outline), max(y for _, y in outline), self.height):
             steps = [0.0] * (self.width + 2)  # how much the cover changes from one pixel to the next
             for quarter in (0.125, 0.375, 0.625, 0.875):
@@ -121,12 +127,12 @@ class _Canvas:
                     steps[whole] += sign * 0.25 * (1 - (cut - whole))
                     steps[whole + 1] += sign * 0.25 * (cut - whole)
             cover = 0.0
-            for x in range(self.width):
+            for x in columns:
                 cover += steps[x]
                 if cover > 0.999:
                     self.pixels[(y * self.width + x) * 3 : (y * self.width + x) * 3 + 3] = solid
                 elif cover > 0.001:
-                    self._mix(x, y, ink, cover)
+                    self._mix(y * self.width + x, ink, cover)
 
     def png(self) -> bytes:
         row = self.width * 3
@@ -140,13 +146,12 @@ class _Canvas:
 
     @staticmethod
     def _range(low: float, high: float, limit: int) -> range:
-        return range(max(0, math.floor(low - 0.5)), min(limit, math.ceil(high + 0.5)))
+        return range(max(0, math.floor(low)), min(limit, math.ceil(high)))
 
-    def _mix(self, x: int, y: int, ink: Colour, share: float) -> None:
-        at = (y * self.width + x) * 3
-        for channel in range(3):
-            old = self.pixels[at + channel]
-            self.pixels[at + channel] = round(old + (ink[channel] - old) * share)
+    def _mix(self, at: int, ink: Colour, share: float) -> None:
+        for channel, colour in enumerate(ink, at * 3):
+            old = self.pixels[channel]
+            self.pixels[channel] = round(old + (colour - old) * share)
 
 
 def _arc(x: float, y: float, across: float, down: float, start: float, end: float) -> list[Point]:

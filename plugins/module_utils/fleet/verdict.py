@@ -368,8 +368,8 @@ KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     "gateway_db_required": (
         "This gateway function needs a database.",
-        "Without a database only the master key, `fleet_gateway.keys` and models of the configuration file work; or set "
-        "`fleet_gateway.database_url` to a PostgreSQL address.",
+        "Without a database only the master key, `fleet_gateway.keys` and models of the configuration file work; or "
+        "set `fleet_gateway.database_url` to a PostgreSQL address.",
     ),
     "gateway_fallback_shape": (
         "A fallback list of the gateway is a list of names, and must be a list of mappings with one key.",
