@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
             findings = refused.findings
         lines = plan_view.findings_text(findings, colour=colour)
         if lines:
-            display.display("\n".join(lines) + "\n", stderr=True)
+            display.display("\n".join(["", *lines, "", plan_view.summary(findings)]), stderr=True)
         refused_by = errors(findings)
         report.update(refused=bool(refused_by), findings=[plan_view.finding_json(finding) for finding in findings])
         self._write(options["report_path"], report)

@@ -292,13 +292,17 @@ class _Planner:
 
     def _recipe(self, stack: Stack) -> None:
         model, args = stack.model, stack.args
-        for finding in options.lint(stack):
-            self.findings.setdefault((finding.code, finding.place, finding.problem), finding)
+        explained: set[str] = set()
         for known in known_problems.engine_problems(stack):
             place = where(stack, known.option)
             problem = known.problem.format(engine=stack.image.engine)
             remedy = f"{known.remedy} See {known.source}."
+            explained.add(place)
             self.add(known.code, place, problem, remedy, self._owner(stack, place), severity=known.severity)
+        for finding in options.lint(stack):
+            # A known problem says more about the same place than a list of names can.
+            if finding.place not in explained:
+                self.findings.setdefault((finding.code, finding.place, finding.problem), finding)
         for code, applies, key, problem, remedy, severity in (
             (
                 "reasoning_parser_missing",
