@@ -72,14 +72,14 @@ def _wait_for(
     headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
     base = endpoint.url.rstrip("/")
     while True:
+        # Docker first: an answer from the port of a container that has ended before is somebody else's.
+        container, lines = look(endpoint.container, read_until) if endpoint.container else (None, [])
+        read_until = lines[-1][0] if lines else read_until
+        docker = (container or {}).get("State") or {}
         health = fetch("GET", f"{base}/health", timeout=HTTP_TIMEOUT_SECONDS)
         listed = fetch("GET", f"{base}/v1/models", headers=headers, timeout=HTTP_TIMEOUT_SECONDS)
         found = tuple(models_of(listed.json())) if listed.status == 200 else ()
         models = tuple(str(model.get("id", "")) for model in found) or models
-        # Docker is asked after the server: a container that has just ended explains a refused connection.
-        container, lines = look(endpoint.container, read_until) if endpoint.container else (None, [])
-        read_until = lines[-1][0] if lines else read_until
-        docker = (container or {}).get("State") or {}
         state = observe(
             state,
             Observation(

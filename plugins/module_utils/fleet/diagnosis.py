@@ -17,7 +17,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .known_failures import FATAL, HARMLESS, SPECIFIC, TABLE, WARNING, WRAPPER, Known
 
-__all__ = ["FATAL", "WARNING", "Diagnosis", "diagnose", "first_fatal", "message_of"]
+__all__ = ["FATAL", "WARNING", "Diagnosis", "diagnose", "first_fatal", "masked", "message_of"]
 
 LONGEST_LINE = 400  # characters of a log line that are shown; engines dump whole configurations into one line
 WRAPPED_OVER = 5  # a message that a terminal or collector has wrapped is looked for over so many lines
@@ -206,7 +206,8 @@ _SECRETS = (
 )
 
 
-def _safe(text: str) -> str:
+def masked(text: str) -> str:
+    """A line as it may be shown: without keys and tokens, and not longer than a person reads."""
     for regex, mask in _SECRETS:
         text = regex.sub(mask, text)
     return text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1] + "…"
@@ -467,15 +468,15 @@ def _diagnosis(hit: _Hit, lines: Sequence[_Line], options: Mapping[str, str]) ->
     shown: tuple[str, ...] = (line,)
     if known.rank != SPECIFIC:
         shown = tuple(_last_errors(lines)) or shown
-    shown = tuple(_safe(one) for one in shown)
-    own = {name: _safe(value) for name, value in values.items() if name in hit.values or name not in options}
-    safe = {name: _safe(value) for name, value in values.items()}
+    shown = tuple(masked(one) for one in shown)
+    own = {name: masked(value) for name, value in values.items() if name in hit.values or name not in options}
+    safe = {name: masked(value) for name, value in values.items()}
     return Diagnosis(
         code=known.code,
         cause=_fill(known.cause, safe),
         remedy=_fill(known.remedy, safe),
         retryable=known.retryable,
-        line=_safe(line),
+        line=masked(line),
         source=known.source,
         severity=known.severity,
         values=own,
@@ -531,7 +532,7 @@ def _ended(
 ) -> Optional[Diagnosis]:
     """What is to say beyond the table: killed by the kernel, or an end that nobody has described yet."""
     known = any(one.severity == FATAL for one in found)
-    errors = [_safe(text) for text in _last_errors(lines)]
+    errors = [masked(text) for text in _last_errors(lines)]
     if oom_killed:
         limit = options.get("memory")
         return Diagnosis(
@@ -549,7 +550,7 @@ def _ended(
         return None
     if exit_code is None and not _looks_ended(lines):
         return None
-    last = errors or [_safe(line.message.strip()) for line in lines[-3:] if line.message.strip()]
+    last = errors or [masked(line.message.strip()) for line in lines[-3:] if line.message.strip()]
     how = "" if exit_code is None else f" with exit code {exit_code}"
     signal = _SIGNALS.get(exit_code or 0)
     if signal is not None:

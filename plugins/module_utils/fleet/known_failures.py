@@ -283,7 +283,6 @@ _GPU_MEMORY = (
         remedy="Set max_num_batched_tokens to at least [{context}|max_model_len], lower max_model_len, or switch "
         "enable_chunked_prefill on.",
         patterns=(r"max_num_batched_tokens \((?P<have>\d+)\) is smaller than max_model_len \((?P<context>\d+)\)",),
-        source=(_VLLM + "2492",),
     ),
     Known(
         code="gpu_memory_orphan_process",
@@ -332,7 +331,6 @@ _ARGUMENTS = (
             r"invalid reasoning parser: (?P<name>[\w.-]+)(?: \(cho(?:o)?sen? from \{(?P<known>[^}\n]+)\})?",
             r"argument --reasoning-parser: invalid choice: '?(?P<name>[\w.-]+)'? \(choose from (?P<known>[^)\n]+)\)",
         ),
-        source=(_VLLM + "27165",),
     ),
     Known(
         code="tool_parser_missing",
@@ -342,7 +340,6 @@ _ARGUMENTS = (
             r"enable-auto-tool-choice requires .{0,3}tool-call-parser",
             r"\"auto\" tool choice requires .{0,40}tool-call-parser",
         ),
-        source=(_VLLM + "16340",),
     ),
     Known(
         code="argv_item_with_space",
@@ -446,7 +443,6 @@ _ARGUMENTS = (
             r"attention heads.{0,60}must be divisible by.{0,30}tensor parallel",
             r"(?P<heads>\d+) is not divisible by (?P<size>\d+)$",
         ),
-        source=(_VLLM + "596",),
         derive=_tensor_parallel,
     ),
     Known(
@@ -506,7 +502,6 @@ _QUANTIZATION = (
             r"Unknown quantization method:? '?(?P<method>[\w.-]+)",
             r"Invalid quantization method:? '?(?P<method>[\w.-]+)",
         ),
-        source=(_VLLM + "5216",),
     ),
     Known(
         code="quant_tile_size",
@@ -591,7 +586,6 @@ _MODEL = (
             r"EntryNotFoundError: 404",
             r"401 Client Error: Unauthorized for url: .{0,80}/(?:resolve|api/models)",
         ),
-        source=("https://github.com/huggingface/huggingface_hub/issues/1912",),
     ),
     Known(
         code="hub_rate_limited",
@@ -625,7 +619,6 @@ _MODEL = (
             r"unreachable)",
             r"An error happened while trying to locate the files? on the Hub",
         ),
-        source=("https://github.com/huggingface/transformers/issues/27139",),
         retryable=True,
         certain=False,
     ),
@@ -661,7 +654,6 @@ _MODEL = (
             r"Incorrect path_or_model_id: '(?P<name>[^'\n]+)'",
             r"Unrecognized model in (?P<name>[\w./-]+)\. Should have a",
         ),
-        source=(_VLLM + "17286",),
     ),
     Known(
         code="tokenizer_missing",
@@ -677,7 +669,7 @@ _MODEL = (
             r"expected str, bytes or os\.PathLike object, not NoneType.{0,40}vocab",
             r"The decoder prompt cannot be empty",
         ),
-        source=(_VLLM + "9068",),
+        source=("https://github.com/lm-sys/FastChat/issues/492",),
         certain=False,
     ),
     Known(
@@ -689,7 +681,6 @@ _MODEL = (
             r"does not appear to have a file named preprocessor_config\.json",
             r"Unrecognized (?:image|video|feature) processor in (?P<name>[\w./-]+)",
         ),
-        source=("https://github.com/huggingface/transformers/issues/30073",),
     ),
     Known(
         code="disk_full",
@@ -763,7 +754,6 @@ _MODEL = (
             r"Cannot find any model weights with .{0,2}?(?P<name>[\w./-]+)",
             r"no file named (?:pytorch_model\.bin|model\.safetensors)",
         ),
-        source=(_VLLM + "2392",),
     ),
     Known(
         code="weights_mismatch",
@@ -780,7 +770,6 @@ _MODEL = (
             r"start \(\d+\) \+ length \(\d+\) exceeds dimension size",
             r"loaded_weight\.shape",
         ),
-        source=(_VLLM + "10565",),
     ),
     Known(
         code="python_package_missing",
@@ -796,7 +785,6 @@ _MODEL = (
             r"package)? is not "
             r"installed",
         ),
-        source=(_VLLM + "20316",),
         rank=GENERIC,
         certain=False,
     ),
@@ -805,7 +793,6 @@ _MODEL = (
         cause="chat_template names a file that does not exist in the container.",
         remedy="Mount the file and give its path inside the container, or drop chat_template.",
         patterns=(r"chat template string .{0,200}appears path-like, but doesn't exist",),
-        source=(_VLLM + "10650",),
     ),
 )
 
@@ -911,7 +898,6 @@ _HOST = (
             r"CUDA error: invalid device function",
             r"is not compatible with the current PyTorch installation",
         ),
-        source=(_VLLM + "13306",),
         certain=False,
     ),
     Known(
@@ -930,7 +916,6 @@ _HOST = (
             r"Failed to initialize NVML: (?:Driver Not Loaded|Insufficient Permissions|GPU access blocked)",
             r"NVML Shared Library Not Found",
         ),
-        source=(_VLLM + "15274",),
         certain=False,
     ),
     Known(
@@ -946,7 +931,10 @@ _HOST = (
             r"nvml error: (?:unknown error|unable to load)",
             r"NVIDIA-SMI has failed because it couldn't communicate",
         ),
-        source=("https://github.com/NVIDIA/nvidia-docker/issues/1393",),
+        source=(
+            "https://github.com/n8n-io/self-hosted-ai-starter-kit/issues/11",
+            "https://github.com/getumbrel/llama-gpt/issues/132",
+        ),
     ),
     Known(
         code="gpu_container_setup_failed",
@@ -965,7 +953,6 @@ _HOST = (
             r"nvidia-container-cli: device error: (?P<name>[\w-]+): unknown device",
             r"device error: .{0,60}unknown device",
         ),
-        source=("https://github.com/NVIDIA/nvidia-docker/issues/1591",),
     ),
     Known(
         code="gpu_fault",
@@ -980,7 +967,6 @@ _HOST = (
             r"cudaErrorECCUncorrectable",
             r"NVRM: Xid .{0,40}: (?:79|48|63|64|74|94|95)\b",
         ),
-        source=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/461",),
         certain=False,
     ),
     Known(
@@ -1123,7 +1109,6 @@ _COMPOSE = (
             r"No such image: (?P<name>\S+)",
             r"invalid reference format",
         ),
-        source=("https://github.com/docker/hub-feedback/issues/2083",),
     ),
     Known(
         code="registry_unauthorized",
@@ -1135,7 +1120,6 @@ _COMPOSE = (
             r"pull.{0,120}401 Unauthorized",
             r"error getting credentials",
         ),
-        source=("https://github.com/docker/cli/issues/3794",),
     ),
     Known(
         code="registry_unreachable",
@@ -1152,7 +1136,6 @@ _COMPOSE = (
             r"failed to do request: .{0,300}(?:no such host|timeout|refused|EOF)",
             r"error pulling image.{0,300}(?:timeout|refused|EOF|reset)",
         ),
-        source=("https://github.com/docker/for-linux/issues/1169",),
         retryable=True,
     ),
     Known(
@@ -1160,7 +1143,6 @@ _COMPOSE = (
         cause="The image is not built for this host's processor.",
         remedy="Pin a digest of the host's platform (docker buildx imagetools inspect shows them).",
         patterns=(r"exec format error", r"no matching manifest for (?P<name>[\w/]+)"),
-        source=("https://github.com/docker/for-mac/issues/6356",),
     ),
     Known(
         code="docker_unreachable",
@@ -1172,7 +1154,6 @@ _COMPOSE = (
             r"error during connect: .{0,120}docker",
             r"\[Errno 13\] Permission denied: '(?:/var)?/run/docker",
         ),
-        source=("https://github.com/docker/for-linux/issues/535",),
     ),
     Known(
         code="container_name_taken",
@@ -1180,7 +1161,6 @@ _COMPOSE = (
         remedy="See what it is (docker inspect); rename or remove the old container by hand, or change the stack's "
         "container.",
         patterns=(r"container name \"/?(?P<name>[\w.-]+)\" is already in use",),
-        source=("https://github.com/docker/compose/issues/3277",),
     ),
     Known(
         code="mount_missing",
@@ -1193,7 +1173,6 @@ _COMPOSE = (
             r"error mounting \"(?P<name>[^\"\n]+)\" to rootfs",
             r"invalid mount config for type",
         ),
-        source=("https://github.com/docker/for-linux/issues/1079",),
     ),
     Known(
         code="compose_invalid",
@@ -1207,7 +1186,6 @@ _COMPOSE = (
             r"env file /.{1,120} not found",
             r"no configuration file provided: not found",
         ),
-        source=("https://github.com/docker/compose/issues/9956",),
         rank=GENERIC,
     ),
     Known(
@@ -1218,7 +1196,6 @@ _COMPOSE = (
             r"unable to start container process: .{0,60}exec: \"(?!curl|wget|nc\b)(?P<name>[^\"\n]+)\": "
             r"(?:executable file not found|stat|permission denied|no such file)",
         ),
-        source=("https://github.com/docker/for-linux/issues/1020",),
         rank=GENERIC,
     ),
 )

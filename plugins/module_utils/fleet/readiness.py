@@ -150,9 +150,8 @@ def _container(state: State, seen: Observation, wanted: Any) -> State:
     if seen.oom_killed:
         return _explained(state, seen, "container_oom_killed", "the kernel killed the container for its memory use")
     if seen.status in _ENDED:
-        if seen.http_health:
-            return _other_on_port(state, seen)
-        return _explained(state, seen, "container_exited", f"the container ended with exit code {seen.exit_code}")
+        ended = _explained(state, seen, "container_exited", f"the container ended with exit code {seen.exit_code}")
+        return _other_on_port(state, seen) if seen.http_health and ended.code == "unknown_failure" else ended
     if restarts > allowed or (seen.status == "restarting" and restarts >= allowed):
         times = f"{restarts} time{'s' if restarts != 1 else ''}" if restarts else "after its end"
         return _explained(state, seen, "restart_loop", f"Docker started the container again {times}", restarts)
@@ -259,7 +258,7 @@ def _time(state: State, seen: Observation, wanted: Any) -> State:
     if seen.elapsed < wanted.timeout_s:
         return state
     return _explained(
-        state, seen, "deadline", f"not ready after {seen.elapsed:.0f} s, its time limit (still {state.progress})"
+        state, seen, "deadline", f"its time limit of {wanted.timeout_s:.0f} s is over (still {state.progress})"
     )
 
 

@@ -34,7 +34,7 @@ Loading safetensors checkpoint shards: 100% Completed | 9/9 [00:29<00:00,  3.28s
 (Worker_TP0 pid=3) INFO 05-06 21:00:20 [monitor.py:48] torch.compile took 18.21 s in total
 (Worker_TP0 pid=3) INFO 05-06 21:00:21 [gpu_worker.py:642] Available KV cache memory: 2.97 GiB
 (EngineCore pid=9) INFO 05-06 21:00:21 [kv_cache_utils.py:1170] GPU KV cache size: 123,399 tokens
-(EngineCore pid=9) INFO 05-06 21:00:21 [kv_cache_utils.py:1175] Maximum concurrency for 131,072 tokens per request: 3.41x
+(EngineCore pid=9) INFO 05-06 21:00:21 [kv_cache.py:1175] Maximum concurrency for 131,072 tokens per request: 3.41x
 Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):  45%|████▍     | 30/67 [00:02<00:02, 14.1it/s]
 (Worker_TP0 pid=3) INFO 05-06 21:00:26 [gpu_model_runner.py:5000] Graph capturing finished in 5 secs, took 0.73 GiB
 (EngineCore pid=9) INFO 05-06 21:00:26 [core.py:277] init engine (profile, create kv cache) took 27.5 s
