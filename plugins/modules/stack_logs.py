@@ -14,6 +14,7 @@ description:
   - Looks at every container that a rollout of this collection has made (label C(modelfleet.stack)), running or not,
     and returns its state, what its log means, and why the last rollout of the stack failed, if it did.
   - The log of a running container is read from its last start, that of an ended one from its first.
+  - The lines of RV(report) are shown on the terminal (standard error) as well.
   - One execution reads all stacks of the host. Keys and tokens in messages are masked.
 options:
   only:

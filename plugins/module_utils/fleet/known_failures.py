@@ -220,7 +220,7 @@ _GPU_MEMORY = (
             r"CUDA out of memory occurred when warming up sampler with (?P<requests>\d+) dummy requests",
             r"Capturing CUDA graphs? failed.{0,80}memory",
         ),
-        source=(_VLLM + "57475",),
+        source=(_VLLM + "14452", _VLLM + "30637"),
         replaces=("cuda_out_of_memory",),
         certain=False,
     ),
@@ -444,6 +444,7 @@ _ARGUMENTS = (
             r"(?P<heads>\d+) is not divisible by (?P<size>\d+)$",
         ),
         derive=_tensor_parallel,
+        source=(_VLLM + "2652", _VLLM + "596"),
     ),
     Known(
         code="architecture_unsupported",
@@ -464,7 +465,7 @@ _ARGUMENTS = (
             r"(?P<name>\w+) (?:is|are) not supported (?:for now|yet)\. Supported architectures",
             r"architecture '?(?P<name>[\w-]+)'? (?:is )?not (?:yet )?supported",
         ),
-        source=(_VLLM + "36217",),
+        source=(_VLLM + "36217", _VLLM + "9713", _VLLM + "15006"),
     ),
 )
 
@@ -502,6 +503,7 @@ _QUANTIZATION = (
             r"Unknown quantization method:? '?(?P<method>[\w.-]+)",
             r"Invalid quantization method:? '?(?P<method>[\w.-]+)",
         ),
+        source=(_VLLM + "5842", _VLLM + "19050"),
     ),
     Known(
         code="quant_tile_size",
@@ -831,14 +833,18 @@ _HOST = (
         cause="The driver's user-space part and its kernel module have different versions, as after an update "
         "without a reboot.",
         remedy="Reboot the host (or reload the nvidia modules); nvidia-smi on the host must work first. Inside a "
-        "container only, a driver library of the image hides the host's.",
+        "container only, a driver library of the image hides the host's: set LD_LIBRARY_PATH in the stack's env to "
+        "/usr/local/nvidia/lib64:/usr/local/nvidia/lib.",
         patterns=(
             r"driver/library version mismatch",
             r"Error 803",
             r"unsupported display driver / cuda driver combination",
             r"API mismatch: the client has the version",
         ),
-        source=("https://github.com/open-webui/open-webui/issues/14848",),
+        source=(
+            "https://github.com/open-webui/open-webui/issues/14848",
+            "https://github.com/gpustack/gpustack/issues/4678",
+        ),
     ),
     Known(
         code="cdi_device_unresolvable",
@@ -899,6 +905,7 @@ _HOST = (
             r"is not compatible with the current PyTorch installation",
         ),
         certain=False,
+        source=(_VLLM + "16307", _VLLM + "18835"),
     ),
     Known(
         code="gpu_not_visible",
@@ -917,6 +924,7 @@ _HOST = (
             r"NVML Shared Library Not Found",
         ),
         certain=False,
+        source=(_VLLM + "13946", _VLLM + "27268"),
     ),
     Known(
         code="driver_missing",
@@ -1109,6 +1117,7 @@ _COMPOSE = (
             r"No such image: (?P<name>\S+)",
             r"invalid reference format",
         ),
+        source=("https://github.com/h44z/wg-portal/issues/308",),
     ),
     Known(
         code="registry_unauthorized",

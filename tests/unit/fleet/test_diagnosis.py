@@ -308,10 +308,19 @@ def test_the_table_can_be_searched_and_is_complete() -> None:
     assert len(texts) == len(known_failures.TABLE)
 
 
+REPORTED = yaml.safe_load((FIXTURES / "failures" / "reported.yml").read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize(
     "report",
-    yaml.safe_load((FIXTURES / "failures" / "reported.yml").read_text(encoding="utf-8"))["reported"],
+    REPORTED["reported"],
     ids=lambda report: f"{report['code']} {report['source'].rsplit('/', 1)[1]}",
 )
 def test_wordings_of_other_versions_are_known(report: dict[str, Any]) -> None:
     assert [one.code for one in diagnose(report["line"])] == [report["code"]]
+
+
+@pytest.mark.parametrize("report", REPORTED["benign"], ids=lambda report: report["source"].rsplit("/", 1)[1])
+def test_reported_lines_of_healthy_starts_are_no_finding(report: dict[str, Any]) -> None:
+    assert diagnose(report["line"]) == []
+    assert first_fatal(report["line"]) is None
