@@ -15,7 +15,7 @@ from .http import Fetch
 HTTP_TIMEOUT_SECONDS = 5.0
 
 # (container's inspect result or None, new log lines since the given moment with their times)
-Look = Callable[[str, float], "tuple[Optional[dict[str, Any]], list[tuple[float, str]]]"]
+Look = Callable[[str, float], tuple[Optional[dict[str, Any]], list[tuple[float, str]]]]
 
 
 @dataclass(frozen=True)

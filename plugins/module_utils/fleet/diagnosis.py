@@ -170,6 +170,7 @@ _PATTERNS = tuple(_compile(known, pattern) for known in TABLE for pattern in kno
 _CERTAIN = tuple(one for one in _PATTERNS if one.known.certain and one.known.rank == SPECIFIC)
 _HARMLESS = tuple((_regex(text), _anchor(text)) for text in HARMLESS)
 _NEEDS = {one: _regex(one.needs) for one in TABLE if one.needs}
+_OVER = {one: _regex(one.over_when) for one in TABLE if one.over_when}
 _UNLESS = {one: _regex(one.unless) for one in TABLE if one.unless}
 
 
@@ -255,14 +256,18 @@ class _Hit(NamedTuple):
     last: int  # the last line the message reaches to
 
 
+def _is_routine(message: str) -> bool:
+    """Answered requests and statistics without a queue: most of a long log, and never the reason for anything."""
+    return message.endswith('" 200 OK') or "Waiting: 0 reqs" in message
+
+
 class _Text:
     """Lines with their white space taken out, in one string, so that a literal is found by one fast search."""
 
     def __init__(self, lines: Sequence[_Line], numbers: Sequence[int]) -> None:
         self.lines = lines
         self.numbers = numbers
-        # Answered requests are most of a long log and never the reason for anything.
-        self.squeezed = ["" if line.message.endswith('" 200 OK') else _squeeze(line.message) for line in lines]
+        self.squeezed = ["" if _is_routine(line.message) else _squeeze(line.message) for line in lines]
         self.starts: list[int] = []
         parts: list[str] = []
         position = 0
@@ -433,7 +438,7 @@ def _find(lines: Sequence[_Line], options: Mapping[str, Any]) -> list[Diagnosis]
             continue
         if unless is not None and unless.search(text.whole):
             continue
-        if hit.known.over_when and _recovered(hit.known, text, hit.last):
+        if hit.known.over_when and _recovered(hit.known, lines, hit.last):
             continue
         before = chosen.get(hit.known.code)
         if before is None or (hit.known.rank, hit.first) < (before.known.rank, before.first):
@@ -451,9 +456,9 @@ def _find(lines: Sequence[_Line], options: Mapping[str, Any]) -> list[Diagnosis]
     return [_diagnosis(hit, lines, known_options) for hit in ordered]
 
 
-def _recovered(known: Known, text: _Text, number: int) -> bool:
+def _recovered(known: Known, lines: Sequence[_Line], number: int) -> bool:
     """Whether a later line shows that a state that looked bad has passed."""
-    return any(known.over_when in piece for piece in text.squeezed[number + 1 :]) if known.over_when else False
+    return any(_OVER[known].search(line.message) for line in lines[number + 1 :])
 
 
 def _diagnosis(hit: _Hit, lines: Sequence[_Line], options: Mapping[str, str]) -> Diagnosis:

@@ -33,7 +33,7 @@ class Known:
     ``certain``: one such line ends the start, so that nobody has to wait for the process to exit.
     ``needs``: another message that must be in the log as well, for messages that mean different things by themselves.
     ``unless``: a message that must not be in the log.
-    ``over_when``: text (without white space) that, on a later line, says that the state has passed.
+    ``over_when``: a message that, on a later line, says that the state has passed.
     ``replaces``: codes of more general findings that this one explains.
     ``derive``: values computed from those in the message.
     """
@@ -1222,7 +1222,7 @@ _HEALTH = (
         source=(_VLLM + "39863",),
         rank=GENERIC,
         certain=False,
-        over_when="200OK",
+        over_when=r"\"POST /v1/[^\"]*\" 200|generation throughput: (?!0\.0 )|Running: 0 reqs, Waiting: 0 reqs",
     ),
     Known(
         code="engine_dead",

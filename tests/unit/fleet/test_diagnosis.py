@@ -203,6 +203,24 @@ def test_out_of_memory_before_and_after_the_kv_cache_are_two_failures() -> None:
     assert [one.code for one in diagnose([laid_out, oom])] == ["cuda_graph_oom"]
 
 
+STUCK = "INFO: Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 3 reqs"
+BUSY = "INFO: Avg generation throughput: 41.5 tokens/s, Running: 1 reqs, Waiting: 0 reqs"
+
+
+@pytest.mark.parametrize(
+    ("log", "codes"),
+    [
+        ([STUCK], ["engine_hang"]),
+        ([BUSY, STUCK, 'INFO:     127.0.0.1:1 - "GET /health HTTP/1.1" 200 OK'], ["engine_hang"]),
+        ([STUCK, BUSY], []),
+        ([STUCK, BUSY, STUCK], ["engine_hang"]),
+        ([STUCK, 'INFO:     127.0.0.1:1 - "POST /v1/chat/completions HTTP/1.1" 200 OK'], []),
+    ],
+)
+def test_a_queue_that_moves_again_is_no_hang(log: list[str], codes: list[str]) -> None:
+    assert [one.code for one in diagnose(log)] == codes
+
+
 def test_a_looping_container_is_explained_by_its_first_attempt() -> None:
     start = "INFO 11-30 20:20:28 [utils.py:1] non-default args: {'port': 8000}"
     first = "ValueError: No available memory for the cache blocks."
