@@ -93,6 +93,27 @@ class Engine:
                 lines.append((written, text))
         return lines
 
+    def ends(self, container: str, since: float, until: float) -> list[tuple[int, bool]]:
+        """(exit code, killed for memory) of each time the container's process ended, which a restart covers up."""
+        events = self._call(
+            lambda: list(
+                self._client.events(
+                    since=f"{since:.6f}",
+                    until=f"{until:.6f}",
+                    decode=True,
+                    filters={"container": container, "event": ["die", "oom"]},
+                )
+            )
+        )
+        ends, oom = [], False
+        for event in events or ():
+            if event.get("status") == "oom":
+                oom = True
+            elif event.get("status") == "die":
+                ends.append((int(event["Actor"]["Attributes"].get("exitCode", 0)), oom))
+                oom = False
+        return ends
+
     def stop(self, container: str, seconds: int = 30) -> None:
         self._call(lambda: self._client.stop(container, timeout=seconds))
 

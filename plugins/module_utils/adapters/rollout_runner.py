@@ -20,7 +20,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ..fleet import drift, engine_log, readiness, receipt, rollout_steps
 from ..fleet.budget import Holder
-from ..fleet.compose import LABEL_STACK, RenderedStack
+from ..fleet.compose import LABEL_HASH, LABEL_STACK, RenderedStack
 from ..fleet.diagnosis import FATAL, diagnose
 from ..fleet.drift import Difference, Endpoint, LiveStack
 from ..fleet.gpus import Card
@@ -32,6 +32,7 @@ from .nvidia_smi import Report
 
 POLL_SECONDS = 0.5
 HTTP_SECONDS = 5.0
+ANSWER_SECONDS = 60.0  # an engine that says it is ready and lets a short question wait for so long hangs
 DRAIN_SECONDS = 60.0  # the driver gives the memory of an ended process back within seconds
 STILL_SECONDS = 1.0
 STILL_LIMIT_SECONDS = 15.0
@@ -326,6 +327,7 @@ class _OneStack:
         self.looked = looked
         self.outcome = outcome
         self.began = self.world.clock()
+        self.free_before: dict[int, Optional[int]] = {}  # MiB of each card, before the start
         self.foreign: Optional[Mapping[str, Any]] = None  # a container that had our name and was not ours
 
     def roll(self, unpulled: Optional[StackFailed]) -> None:
@@ -350,7 +352,8 @@ class _OneStack:
             outcome.seconds = self.world.clock() - self.began
 
     def _report(self, phase: str, text: str) -> None:
-        self.outcome.phases.append((phase, self.world.clock() - self.began))
+        if not self.outcome.phases or self.outcome.phases[-1][0] != phase:
+            self.outcome.phases.append((phase, self.world.clock() - self.began))
         self.world.report(self.stack.name, phase, text)
 
     def _with_retries(self, step: str) -> dict[str, Any]:
@@ -372,6 +375,7 @@ class _OneStack:
         if step in rollout_steps.STARTS:
             self._clear(stack, step)
             self._make_room(stack)
+            self.free_before = {card.index: card.free_mib for card in self._cards(stack)}
             since = self.world.wall()
             self._report("starting", "starting")
             started = self.world.compose.up(stack.directory)
@@ -392,9 +396,10 @@ class _OneStack:
     def _write(self, stack: RenderedStack) -> None:
         files.clean(stack.directory)
         names = (*drift.MANAGED, *drift.UNWANTED)
-        if self.live.receipt is None and files.last_good(stack.directory) is None:
-            files.keep_before(stack.directory, names)
         there = files.read(stack.directory, names)
+        composed = [file.content for name, file in there.items() if "compose" in name]
+        if composed and not any(LABEL_HASH in content for content in composed):
+            files.keep_before(stack.directory, names)
         for name, wanted in stack.files.items():
             live = there.get(name)
             if live is None or (live.content, live.mode) != (wanted.content, wanted.mode):
@@ -511,12 +516,17 @@ class _OneStack:
             lines += [text for _moment, text in new]
             answer = endpoint(stack, self.world.fetch) if _runs(container) else Endpoint()
             texts = tuple(text for _moment, text in new)
-            state = readiness.observe(
-                state, _observation(container, texts, answer, self.world.clock() - started), wanted
-            )
+            seen_now = _observation(container, texts, answer, self.world.clock() - started)
+            if container and container["RestartCount"]:
+                # Docker has started it again and forgotten why it ended; its events have not.
+                ends = self.world.engine.ends(container["Id"], since, self.world.wall())
+                code, oom = ends[0] if ends else (None, False)
+                seen_now = replace(seen_now, status="restarting", exit_code=code, oom_killed=oom)
+            state = readiness.observe(state, seen_now, wanted)
             if state.verdict != readiness.FAILED:
                 for event in state.events:
-                    self._report(state.phase, event)
+                    # "loading weights 2/3 (66 %)" and "ready after 4 s" are the phases without their figures.
+                    self._report(re.sub(r"( after)? \d.*", "", event), event)
             if state.verdict == readiness.READY:
                 return lines
             if state.verdict == readiness.FAILED:
@@ -534,20 +544,19 @@ class _OneStack:
             seed=self.world.seed(),
             api_key=stack.api_key,
             fetch=self.world.fetch,
+            timeout=ANSWER_SECONDS,
         )
         verdict = conclude(answers)
         if verdict["passed"]:
             self._report("answers", verdict["message"])
             return answers
-        failure = StackFailed(
-            verdict["code"], verdict["message"], "", verdict["remedy"], (), verdict["retryable"], answers
-        )
+        failure = StackFailed(verdict["code"], verdict["message"], "", verdict["remedy"], (), False, answers)
         container = self.world.engine.container(stack.container)
         if not _runs(container) or (container and container["RestartCount"]):
             # It died of the question: its log knows more than "no connection".
             log = [text for _m, text in self.world.engine.logs(container["Id"], since)] if container else []
             explained = self.rollout._explained(log, failure)
-            explained.answers = answers
+            explained.answers = failure.answers
             raise explained
         raise failure
 
@@ -562,9 +571,7 @@ class _OneStack:
             phases=self.outcome.phases,
             image=self.world.engine.image(container["Image"]) if container else None,
             engine=engine,
-            memory=[
-                {"gpu": card.index, "used_mib": card.used_mib, "free_mib": card.free_mib} for card in self._cards(stack)
-            ],
+            memory=[self._memory_of(card) for card in self._cards(stack)],
             asked=self.orders.ask,
             answers=answers,
         )
@@ -574,6 +581,12 @@ class _OneStack:
         files.forget_failure(stack.directory)
         self._report("answered", f"ready and answering after {self.world.clock() - self.began:.0f} s")
         return proof
+
+    def _memory_of(self, card: Card) -> dict[str, Optional[int]]:
+        """What the card holds now, and what this start took of it; MiB, None where nobody measured."""
+        before = self.free_before.get(card.index)
+        took = None if before is None or card.free_mib is None else before - card.free_mib
+        return {"gpu": card.index, "used_mib": card.used_mib, "free_mib": card.free_mib, "took_mib": took}
 
     # --- when it failed --------------------------------------------------------------------------------------------
 

@@ -22,18 +22,20 @@ _SECRET = re.compile(
 
 def failure(host: str, stack: str, fact: Mapping[str, Any]) -> str:
     """About twelve lines: what happened, why, what to change, what shows it, how long it took, what runs now."""
-    text = [f"{host} {stack}: {_clean(fact['what'])} [{fact['code']}]"]
-    for title, key in (("why", "why"), ("change", "change")):
-        if fact.get(key):
-            text += textwrap.wrap(
-                f"  {title}: {_clean(fact[key])}", WIDTH, subsequent_indent="    ", max_lines=3, placeholder=" …"
-            )
+    text = _wrapped(f"{host} {stack}: [{fact['code']}] {_clean(fact['what'])}", 4)
+    for title in ("why", "change"):
+        if fact.get(title):
+            text += _wrapped(f"  {title}: {_clean(fact[title])}", 3)
     text += [f"  | {line[:WIDTH]}" for line in list(fact.get("lines") or ())[:LOG_LINES]]
     after = fact.get("after") or "nothing was stopped"
     text += textwrap.wrap(f"  after {fact['seconds']} s: {after}", WIDTH, subsequent_indent="    ")
     if fact.get("kept"):
         text.append(f"  kept: {fact['kept']} (files, log, answers)")
     return "\n".join(text)
+
+
+def _wrapped(text: str, lines: int) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", max_lines=lines, placeholder=" …")
 
 
 def _clean(text: Any) -> str:

@@ -83,5 +83,5 @@ def test_the_message_of_a_failure_is_the_diagnosis_in_about_twelve_lines() -> No
     lines = rollout_report.failure("ana-ml2", "two", fact).splitlines()
     assert len(lines) <= 14
     assert max(len(line) for line in lines) <= 116
-    assert lines[0] == "ana-ml2 two: the engine wrote a line that ends its start [kv_cache_no_memory]"
+    assert lines[0] == "ana-ml2 two: [kv_cache_no_memory] the engine wrote a line that ends its start"
     assert lines[-2].startswith("  after 23.1 s: put back")
