@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -64,8 +65,12 @@ def main() -> None:
         stdout=subprocess.DEVNULL,
     )
     # From a folder without this checkout's ansible.cfg: names resolve to what was installed, or not at all.
-    inventory = str(ROOT / "inventories" / "lab")
-    for arguments in (["modelfleet.inference.site", "--syntax-check"], ["modelfleet.inference.plan"]):
+    inventory = str(ROOT / "inventories" / "production")
+    report = WORK / "plan.json"
+    for arguments in (
+        ["modelfleet.inference.site", "--syntax-check"],
+        ["modelfleet.inference.plan", "--extra-vars", f"report_path={report}"],
+    ):
         done = subprocess.run(
             [str(tool / "ansible-playbook"), "-i", inventory, *arguments],
             cwd=elsewhere,
@@ -76,9 +81,15 @@ def main() -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        if done.returncode:
+        # Production is refused for the one thing that nobody knows: the rest of a digest.
+        refused = (
+            [each["code"] for each in json.loads(report.read_text())["findings"] if each["severity"] == "error"]
+            if report.exists()
+            else []
+        )
+        if done.returncode and refused != ["digest_incomplete"]:
             sys.exit(f"{done.stdout}\nansible-playbook {' '.join(arguments)} failed where the collection is installed.")
-        print(f"installed elsewhere: ansible-playbook {' '.join(arguments)} works", flush=True)
+        print(f"installed elsewhere: ansible-playbook {' '.join(arguments[:2])} works", flush=True)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def suites() -> list[Suite]:
     found += [
         Suite(
             f"molecule/{name}",
-            [str(BIN / "molecule"), "test", "--scenario-name", name],
+            [str(BIN / "molecule"), "test", "--scenario-name", name, "--no-shared-state", "--no-command-borders"],
             1200,
             lab=True,
             environment={"PY_COLORS": "0", "ANSIBLE_FORCE_COLOR": "0"},

@@ -74,17 +74,11 @@ def test_check_mode_foresees_exactly_what_a_run_changes(host, playbook, digest):
     host.check_output("echo '# by hand' >> /opt/docker/compose/qwen35-vl/compose.yaml")
     before = digest()
     foreseen = playbook("site.yml", "-l", "ana-ml2", "--check", "--diff")
+    after = digest()
+    repaired = playbook("site.yml", "-l", "ana-ml2")
     assert foreseen.recap("ana-ml2")["changed"] == 1, foreseen.output
     assert "by hand" in foreseen.output
-    assert digest() == before
-    repaired = playbook("site.yml", "-l", "ana-ml2")
+    assert after == before
     assert repaired.status == 0, repaired.output
     assert repaired.recap("ana-ml2")["changed"] == 1
     assert playbook("site.yml", "-l", "ana-ml2", "--check").recap("ana-ml2")["changed"] == 0
-
-
-def test_secrets_are_in_the_env_file_only(host):
-    folder = "/opt/docker/compose"
-    modes = host.check_output(f"stat -c '%a %n' {folder}/*/.env").splitlines()
-    assert modes
-    assert all(line.startswith("600 ") for line in modes)
