@@ -181,7 +181,9 @@ def conclude(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _by_picture(verdict: Mapping[str, Any]) -> bool:
     """A failure of seeing, not of the transport, the parser or the limits."""
-    return verdict["code"] in ("answer_wrong", "vision_constant_answer", "vision_garbage") and bool(verdict["pictures"])
+    # No words about a picture are a blind answer too; the conclusion asks whether the text alone works.
+    codes = ("answer_wrong", "answer_empty", "vision_constant_answer", "vision_garbage")
+    return verdict["code"] in codes and bool(verdict["pictures"])
 
 
 def _text_asked(verdicts: Sequence[Mapping[str, Any]]) -> bool:

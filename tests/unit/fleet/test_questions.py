@@ -198,6 +198,10 @@ def blue(request: Request) -> Any:
     return chat("blue") if request.pictures else good(request)
 
 
+def silent(request: Request) -> Any:
+    return chat("") if request.pictures else good(request)
+
+
 def exclaiming(request: Request) -> Any:
     return chat("!!!!!!!!!!!!!", "length") if request.pictures else good(request)
 
@@ -219,6 +223,7 @@ def starved(request: Request) -> Any:
     [
         (blind, "vision_blind"),
         (blue, "vision_blind"),
+        (silent, "vision_blind"),
         (exclaiming, "vision_garbage"),
         (endless, "output_garbage"),
         (swallowed, "reasoning_swallowed_content"),
