@@ -12,7 +12,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugins"))
 
-from module_utils.adapters import nvidia_smi  # noqa: E402  (the path comes first)
+from module_utils.adapters import nvidia_smi
 
 MIB = 1024 * 1024
 ALLOWED_MIB = 2
@@ -31,7 +31,10 @@ def main() -> int:
             return 1
         card = report.cards[0]
         worst = max(worst, abs(card.cuda_total_mib - total), abs(card.free_mib - free))
-        print(f"{gib:4d} GiB: free torch {free:.1f} MiB, gpu_info {card.free_mib} MiB; total {total:.1f}, {card.cuda_total_mib}")
+        print(
+            f"{gib:4d} GiB: free torch {free:.1f} MiB, gpu_info {card.free_mib} MiB; "
+            f"total {total:.1f}, {card.cuda_total_mib}"
+        )
         del block
         torch.cuda.empty_cache()
     print(f"largest difference {worst:.2f} MiB, allowed {ALLOWED_MIB} MiB")

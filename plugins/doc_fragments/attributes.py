@@ -14,7 +14,7 @@ attributes:
   check_mode:
     description: Can run in C(check_mode) and return the changed status it would have without changing the target.
   diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    description: Returns what has changed, or would change in C(check_mode), when in diff mode.
   idempotent:
     description: When run twice in a row with the same arguments, the second run does nothing and reports no change.
 """
