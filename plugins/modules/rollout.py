@@ -141,7 +141,7 @@ stacks:
       elements: dict
       returned: always
     step:
-      description: What a run does (V(nothing), V(write), V(ask), V(wait), V(start), V(recreate), V(create)).
+      description: What a run does (V(nothing), V(write), V(ask), V(wait), V(start), V(recreate), V(create), V(remove)).
       type: str
       returned: when only compared
     ended:
@@ -190,7 +190,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.roll
     World,
     look,
 )
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import rollout_report, rollout_steps
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report, rollout_steps
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedStack
 
 
@@ -213,17 +213,19 @@ class Progress:
 
 def compared(stacks, looked):
     """The result of looking only: what a run would change."""
+    found = {stack.name: looked.differences[stack.name] for stack in stacks}
+    found.update({one.stack: (one,) for one in looked.extra if one.action == drift.REMOVE})
     return {
         "changed": looked.changed,
         "stacks": {
-            stack.name: {
-                "changed": looked.step(stack.name) != rollout_steps.NOTHING,
-                "step": looked.step(stack.name),
-                "differences": [difference.as_dict() for difference in looked.differences[stack.name]],
+            name: {
+                "changed": rollout_steps.step(differences) != rollout_steps.NOTHING,
+                "step": rollout_steps.step(differences),
+                "differences": [difference.as_dict() for difference in differences],
             }
-            for stack in stacks
+            for name, differences in found.items()
         },
-        "extra": [difference.as_dict() for difference in looked.extra],
+        "extra": [one.as_dict() for one in looked.extra if one.action == drift.REPORT],
         "diff": [
             block
             for stack in stacks
