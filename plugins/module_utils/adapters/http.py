@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional
 from urllib.parse import urlsplit
 
@@ -25,6 +25,7 @@ class HttpAnswer:
     body: bytes = b""
     error: str = ""
     seconds: float = 0.0
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
 
     @property
     def text(self) -> str:
@@ -80,7 +81,8 @@ def fetch(
         content = response.read(LARGEST)
         if response.length:  # what the header promised and did not come
             return HttpAnswer(0, error=f"the answer broke off after {len(content)} bytes", seconds=clock() - start)
-        return HttpAnswer(response.status, content, "", clock() - start)
+        received = {name.lower(): value for name, value in response.getheaders()}
+        return HttpAnswer(response.status, content, "", clock() - start, received)
     except (TimeoutError, socket.timeout):  # two classes before Python 3.10
         return HttpAnswer(0, error=f"timed out after {timeout:g} s", seconds=clock() - start)
     except (OSError, http.client.HTTPException, ValueError) as error:

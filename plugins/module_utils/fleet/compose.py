@@ -128,7 +128,7 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
     directory = f"{settings.root.rstrip('/')}/{stack.name}"
     secrets = _secrets(stack, settings)
 
-    overrides = _merge(dict(settings.extra), stack.compose)
+    overrides = merge(dict(settings.extra), stack.compose)
     on_host_network = overrides.get("network_mode") == "host"
     listen = stack.listen or settings.listen
     port = stack.port if on_host_network else ENGINE_PORT
@@ -136,7 +136,7 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
     config = _config(stack, port, listen if on_host_network else "")
     service = _service(stack, settings, uuids, directory, port, listen, bool(secrets))
     for over in (settings.extra, stack.compose):
-        service = _merge(service, over)
+        service = merge(service, over)
     if on_host_network:
         service.pop("ports", None)
     if service.get("runtime") == "nvidia" and stack.gpus:
@@ -157,7 +157,7 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
     ]
     files = {
         "compose.yaml": RenderedFile(
-            yaml_text.dump({"name": stack.name, "services": {stack.name: _escaped(service)}}, written_by)
+            yaml_text.dump({"name": stack.name, "services": {stack.name: escaped(service)}}, written_by)
         ),
         "vllm.yaml": RenderedFile(yaml_text.dump(config, written_by)),
     }
@@ -174,7 +174,7 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
         container=stack.container,
         service=stack.name,
         image=stack.image.reference,
-        url=f"http://{'127.0.0.1' if listen in EVERY_ADDRESS else _bracketed(listen)}:{stack.port}",
+        url=f"http://{'127.0.0.1' if listen in EVERY_ADDRESS else bracketed(listen)}:{stack.port}",
         served_model_name=stack.served_model_name,
         root=stack.model.source,
         max_model_len=options.tokens(stack.args.get("max_model_len")),
@@ -189,7 +189,7 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
         secret_environment=dict(sorted(secrets.items())),
         hash=digest,
         labels=labels,
-        asks=_asks(stack),
+        asks=asks(stack),
         secrets=tuple(sorted({value for value in secrets.values() if value})),
         api_key=stack.api_key,
     )
@@ -241,7 +241,7 @@ def _service(
     }
     if has_secrets:
         service["env_file"] = [".env"]
-    service["ports"] = [f"{_bracketed(listen or '0.0.0.0')}:{stack.port}:{port}"]
+    service["ports"] = [f"{bracketed(listen or '0.0.0.0')}:{stack.port}:{port}"]
     service["volumes"] = _volumes(stack, settings, directory)
     service["shm_size"] = settings.shm_size
     service.update(_gpus(stack, settings.gpu_mode, uuids))
@@ -321,11 +321,13 @@ def _health_command(port: int) -> str:
     )
 
 
-def _bracketed(address: str) -> str:
+def bracketed(address: str) -> str:
+    """An address as it stands before a port: IPv6 in brackets."""
     return f"[{address}]" if ":" in address and not address.startswith("[") else address
 
 
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """A service with somebody's own keys over it; ``render`` says how."""
     merged = dict(base)
     for key, value in over.items():
         if key == "environment":
@@ -338,7 +340,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
             replaced = {_target(volume) for volume in value}
             merged[key] = [volume for volume in merged.get(key, []) if _target(volume) not in replaced] + list(value)
         elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = _merge(merged[key], value)
+            merged[key] = merge(merged[key], value)
         else:
             merged[key] = value
     return merged
@@ -358,14 +360,14 @@ def _target(volume: Any) -> str:
     return parts[1] if len(parts) > 1 else parts[0]
 
 
-def _escaped(value: Any) -> Any:
+def escaped(value: Any) -> Any:
     """Compose interpolates every value of its file; ``$$`` is how a ``$`` is written there."""
     if isinstance(value, str):
         return value.replace("$", "$$")
     if isinstance(value, Mapping):
-        return {key: _escaped(inner) for key, inner in value.items()}
+        return {key: escaped(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_escaped(inner) for inner in value]
+        return [escaped(inner) for inner in value]
     return value
 
 
@@ -386,7 +388,7 @@ def _digest(service: Mapping[str, Any], config: Mapping[str, Any], secrets: Mapp
     return hashlib.sha256(everything.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _asks(stack: Stack) -> dict[str, Any]:
+def asks(stack: Stack) -> dict[str, Any]:
     """What `questions.select` needs to know about this stack."""
     return {
         "task": stack.model.task,
@@ -411,7 +413,7 @@ def _asks(stack: Stack) -> dict[str, Any]:
 def contradictions(stack: Stack, settings: StackSettings) -> list[Finding]:
     """What `compose:` says against the stack itself, or two of its settings against each other."""
     place = f"{stack.place}.compose"
-    over = _merge(dict(settings.extra), stack.compose)
+    over = merge(dict(settings.extra), stack.compose)
     found: list[Finding] = []
 
     def add(code: str, key: str, problem: str, remedy: str, severity: str = WARNING) -> None:

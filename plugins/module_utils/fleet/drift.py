@@ -90,7 +90,7 @@ class LiveStack:
 
 def compare(rendered: RenderedStack, live: LiveStack, *, ask: bool = True) -> list[Difference]:
     """Every item of the stack that differs. ``ask``: a stack that never answered its questions is a difference."""
-    found = _Found(rendered.name)
+    found = Found(rendered.name)
     _compare_files(found, rendered, live)
     for name in live.duplicates:
         found.add("container.duplicate", ABSENT, name, RECREATE)
@@ -149,7 +149,7 @@ def gpus_of(container: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(ids)
 
 
-class _Found:
+class Found:
     """Collects differences of one stack; what is equal leaves no trace."""
 
     def __init__(self, stack: str) -> None:
@@ -164,7 +164,7 @@ class _Found:
             self.add(item, want, have, action)
 
 
-def _compare_files(found: _Found, rendered: RenderedStack, live: LiveStack) -> None:
+def _compare_files(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
     started = started_at(live.container) if live.container else None
     for name, wanted in rendered.files.items():
         there = live.files.get(name)
@@ -182,13 +182,22 @@ def _compare_files(found: _Found, rendered: RenderedStack, live: LiveStack) -> N
             found.add(f"file {name}", ABSENT, "present", WRITE)
 
 
-def _compare_image(found: _Found, rendered: RenderedStack, live: LiveStack) -> None:
+def _compare_image(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
     """Index digest, platform digest and config id of one image are one identity; any of them in common is enough."""
     assert live.container is not None
-    want = {rendered.image.partition("@")[2]} | _identities(live.wanted_image)
-    have = {live.container["Image"]} | _identities(live.image)
-    if not want & have:
+    if not same_image(rendered.image, live.wanted_image, live.container, live.image):
         found.add("image", rendered.image, live.container["Config"].get("Image", ""), RECREATE)
+
+
+def same_image(
+    reference: str,
+    wanted: Optional[Mapping[str, Any]],
+    container: Mapping[str, Any],
+    image: Optional[Mapping[str, Any]],
+) -> bool:
+    """Whether a container was made from this ``repository@digest``. Images are what ``docker inspect`` says."""
+    want = {reference.partition("@")[2]} | _identities(wanted)
+    return bool(want & ({container["Image"]} | _identities(image)))
 
 
 def _identities(image: Optional[Mapping[str, Any]]) -> set[str]:
@@ -197,7 +206,7 @@ def _identities(image: Optional[Mapping[str, Any]]) -> set[str]:
     return {image["Id"]} | {str(digest).partition("@")[2] for digest in image.get("RepoDigests") or ()}
 
 
-def _compare_container(found: _Found, rendered: RenderedStack, live: LiveStack) -> None:
+def _compare_container(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
     container = live.container
     assert container is not None
     labels = container["Config"]["Labels"] or {}
@@ -219,9 +228,9 @@ def _compare_container(found: _Found, rendered: RenderedStack, live: LiveStack) 
 
 
 def _compare_environment(
-    found: _Found, rendered: RenderedStack, container: Mapping[str, Any], image_config: Mapping[str, Any]
+    found: Found, rendered: RenderedStack, container: Mapping[str, Any], image_config: Mapping[str, Any]
 ) -> None:
-    secret = _env_file(rendered)
+    secret = rendered.secret_environment
     want = {**_pairs(image_config.get("Env") or ()), **secret}
     want.update(_mapping(rendered.service_definition.get("environment")))
     have = _pairs(container["Config"].get("Env") or ())
@@ -238,20 +247,6 @@ def _compare_environment(
             ABSENT if key not in have else have[key] if shown else NOT_SHOWN,
             RECREATE,
         )
-
-
-def _env_file(rendered: RenderedStack) -> dict[str, str]:
-    """The variables of .env as Compose reads what ``compose.env_quoted`` wrote."""
-    values = {}
-    for line in rendered.files[".env"].content.splitlines() if ".env" in rendered.files else ():
-        name, equals, text = line.partition("=")
-        if not equals or name.startswith("#"):
-            continue
-        inner = text[1:-1]
-        if text.startswith('"'):
-            inner = re.sub(r"\\(.)", lambda m: {"n": "\n", "r": "\r"}.get(m.group(1), m.group(1)), inner)
-        values[name] = inner
-    return values
 
 
 def _service_items(
@@ -287,7 +282,7 @@ def _service_items(
         yield "ulimits", _wanted_ulimits(service), _live_ulimits(host)
 
 
-def _compare_state(found: _Found, rendered: RenderedStack, container: Mapping[str, Any]) -> None:
+def _compare_state(found: Found, rendered: RenderedStack, container: Mapping[str, Any]) -> None:
     state = container["State"]
     status = state["Status"]
     if status == "running":
@@ -301,7 +296,7 @@ def _compare_state(found: _Found, rendered: RenderedStack, container: Mapping[st
         found.add("container.state", "running", status, RECREATE)
 
 
-def _compare_endpoint(found: _Found, rendered: RenderedStack, live: LiveStack) -> None:
+def _compare_endpoint(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
     endpoint = live.endpoint or Endpoint()
     assert live.container is not None
     if endpoint.health != 200:
@@ -322,7 +317,7 @@ def _compare_endpoint(found: _Found, rendered: RenderedStack, live: LiveStack) -
         found.unless_equal("max_model_len", rendered.max_model_len, entry["max_model_len"])
 
 
-def _compare_receipt(found: _Found, rendered: RenderedStack, receipt: Optional[Mapping[str, Any]], ask: bool) -> None:
+def _compare_receipt(found: Found, rendered: RenderedStack, receipt: Optional[Mapping[str, Any]], ask: bool) -> None:
     """Green means it answered: a container that runs without that proof (an interrupted run) is not done."""
     if receipt is None or receipt.get("hash") != rendered.hash:
         found.add("receipt", "of this configuration", ABSENT if receipt is None else "of another", ASK)

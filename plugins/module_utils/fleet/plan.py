@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Iterable, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
-from . import budget, known_problems, options
+from . import budget, gateway_files, known_problems, options, routes
 from .compose import StackSettings, contradictions
-from .errors import ERROR, WARNING, Finding, FleetError, errors, nearest
+from .errors import ERROR, WARNING, Finding, FleetError, errors
 from .model import Fleet, Gateway, Gpu, Host, Image, Stack
 from .sizes import format_size
 
@@ -364,14 +364,6 @@ class _Planner:
         for name, stacks in self._replicas.items():
             if len(stacks) == 1:
                 continue
-            without = [stack for stack in stacks if stack.weight is None]
-            if without and len(without) < len(stacks):
-                others = ", ".join(f"{stack.name} on {stack.host}" for stack in stacks if stack.weight is not None)
-                for stack in without:
-                    problem = f"is missing, but replicas of {name} have one ({others}): it would get no traffic."
-                    self.add(
-                        "weight_missing", f"{stack.place}.weight", problem, "Give all of them one, or none.", stack
-                    )
             first = stacks[0].model
             for stack in stacks[1:]:
                 if stack.model is not first and (stack.model.source, stack.model.task) != (first.source, first.task):
@@ -416,59 +408,16 @@ class _Planner:
             if stack.port == gateway.port:
                 problem = f"is {gateway.port}, as the stack {stack.name} on the same host {gateway.host}."
                 refuse("gateway_port_taken", "port", problem, "Give one of them another port.")
-            if GATEWAY_PROJECT in (stack.name, stack.container):
-                problem = f'is "{GATEWAY_PROJECT}", which is the gateway\'s project on {gateway.host}.'
+            if gateway_files.PROJECT in (stack.name, stack.container):
+                problem = f'is "{gateway_files.PROJECT}", which is the gateway\'s project on {gateway.host}.'
                 self.add("folder_taken", f"{stack.place}.name", problem, "Give the stack another name.", stack)
-        if known_problems.gateway_compromised(gateway):
-            problem = f"names LiteLLM {gateway.image.engine or gateway.image.digest}, a compromised release."
-            refuse("gateway_compromised", "image", problem, "Pin another release by digest, and change its secrets.")
         if gateway.master_key.lower().startswith(PLACEHOLDER):
             allowed = self.defaults.allow_placeholders
             problem = "is a placeholder: enough to plan, not to deploy." if allowed else "is still a placeholder."
             remedy = "Set it from Ansible Vault; openssl rand -hex 24 makes a strong one."
             refuse("gateway_master_key_placeholder", "master_key", problem, remedy, WARNING if allowed else ERROR)
-        placed = {name: stacks[0].model.task for name, stacks in self._replicas.items()}
-        targets = {**placed, **{alias: placed.get(target, "") for alias, target in gateway.aliases.items()}}
-        for alias, target in gateway.aliases.items():
-            if alias in placed:
-                refuse("alias_taken", f"aliases.{alias}", "is the name of a model.", "Choose another alias.")
-            if target not in placed:
-                refuse("alias_unknown", f"aliases.{alias}", *_no_route(target, placed, fleet))
-        for kind, fallbacks in (
-            ("fallbacks", gateway.fallbacks),
-            ("context_window_fallbacks", gateway.context_window_fallbacks),
-        ):
-            for name, others in fallbacks.items():
-                if name not in targets:
-                    refuse("fallback_unknown", f"{kind}.{name}", *_no_route(name, targets, fleet))
-                for position, other in enumerate(others):
-                    below = f"{kind}.{name}[{position}]"
-                    if other not in targets:
-                        refuse("fallback_unknown", below, *_no_route(other, targets, fleet))
-                    elif gateway.aliases.get(other, other) == gateway.aliases.get(name, name):
-                        refuse("fallback_to_itself", below, f"is {name} itself.", "Name another model.")
-                    elif name in targets and targets[name] != targets[other]:
-                        problem = f"is {other} ({targets[other]}), which cannot answer for {name} ({targets[name]})."
-                        refuse("fallback_other_task", below, problem, "Name a model of the same task.")
-        for position, key in enumerate(gateway.keys):
-            for other in key.models:
-                if other not in targets:
-                    refuse("key_model_unknown", f"keys[{position}].models", *_no_route(other, targets, fleet))
-        for name in gateway.addresses:
-            if name not in fleet.hosts:
-                match = nearest(name, fleet.hosts)
-                remedy = f'Did you mean "{match}"?' if match else "Name a host of the group gpu_hosts."
-                refuse("address_unknown", f"addresses.{name}", "is not a host of the fleet.", remedy)
-
-
-GATEWAY_PROJECT = "litellm"
-
-
-def _no_route(name: str, known: Iterable[str], fleet: Fleet) -> tuple[str, str]:
-    if name in fleet.models:
-        return f"names {name}, which no stack of the fleet runs.", "Place it in fleet_stacks, or name another model."
-    match = nearest(name, known)
-    return f"names {name}, which is not a route.", f'Did you mean "{match}"?' if match else "Name a placed model."
+        for finding in routes.check(fleet, gateway):
+            self.findings.setdefault((finding.code, finding.place, finding.problem), finding)
 
 
 def where(stack: Stack, key: str) -> str:

@@ -11,21 +11,18 @@ first gate; its own ``--validate_config`` is the second and the running gateway'
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
-from . import options
+from . import known_problems, options
 from .errors import ERROR, WARNING, Finding, nearest
 from .model import Fleet, Gateway, Model, Stack
 
 MODES = {"chat": "chat", "embed": "embedding", "rerank": "rerank"}
 PASSED_THROUGH = ("classify", "reward")  # LiteLLM has no route of its own for these tasks
 
-# Reported supply-chain compromises; a floating tag pointed at each of them at the time.
-COMPROMISED_VERSIONS = ("1.82.7", "1.82.8", "1.107.0")
 OLDEST_VERSION = (1, 108, 7)  # reload without a lost request and the advisories of 2026 need it
 FLOATING_TAGS = ("latest", "main-latest", "main-stable", "stable", "lts", "main", "nightly")
 
@@ -56,13 +53,34 @@ ROUTER: Mapping[str, Any] = {
     "enable_health_check_routing": True,
     "health_check_staleness_threshold": 90,
 }
-ROUTER_KEYS = (*ROUTER, "optional_pre_call_checks", "redis_host", "redis_port", "redis_password", "debug_level")
+ROUTER_KEYS = (*ROUTER, "optional_pre_call_checks", "redis_host", "redis_port", "redis_password")
+NAMED_VALUES: Mapping[str, Sequence[str]] = {
+    "routing_strategy": ROUTING_STRATEGIES,
+    "optional_pre_call_checks": ("session_affinity", "enforce_model_rate_limits", "prompt_caching"),
+}
+ALLOWED_FAILS = (
+    "BadRequestErrorAllowedFails",
+    "AuthenticationErrorAllowedFails",
+    "TimeoutErrorAllowedFails",
+    "RateLimitErrorAllowedFails",
+    "NotFoundErrorAllowedFails",
+    "ContentPolicyViolationErrorAllowedFails",
+)
 OWNED_ROUTER_KEYS = {
     "fallbacks": "fallbacks",
     "context_window_fallbacks": "context_window_fallbacks",
     "default_fallbacks": "fallbacks",
     "model_group_alias": "aliases",
     "model_list": "the stacks of the hosts",
+}
+OWNED_COMPOSE_KEYS = {
+    "image": "image, the name of one of fleet_images",
+    "build": "image, the name of one of fleet_images",
+    "container_name": "litellm_gateway_project",
+    "command": "settings",
+    "entrypoint": "an image whose entrypoint is litellm",
+    "env_file": "environment",
+    "user": "litellm_gateway_user",
 }
 
 
@@ -142,44 +160,6 @@ class RoutePlan:
         return [deployment for deployment in self.deployments if deployment.model_name == model_name]
 
 
-@dataclass(frozen=True)
-class GatewaySettings:
-    """The ``litellm_gateway_*`` variables of the role."""
-
-    root: str = "/opt/docker/compose"
-    project: str = "litellm-gateway"
-    listen: str = "0.0.0.0"
-    workers: int = 2  # one worker dies at a reload; two take turns
-    user: str = "10001:10001"
-    memory_limit: str = "3g"
-    health_interval: int = 30  # seconds between the probes of each route
-    drain_seconds: int = 600  # how long a stream may go on while a worker is replaced
-
-
-@dataclass(frozen=True)
-class GatewayFile:
-    content: str
-    mode: str
-    secret: bool = False
-    reload: bool = False  # a change needs a reload only; otherwise the container is replaced
-
-
-@dataclass(frozen=True)
-class RenderedGateway:
-    host: str
-    directory: str
-    project: str
-    container: str
-    image: str
-    url: str  # as seen from the host itself
-    files: Mapping[str, GatewayFile]
-    service_definition: Mapping[str, Any]
-    hash: str  # of what the container is; the label
-    ids: tuple[str, ...]
-    groups: tuple[str, ...]
-    secrets: tuple[str, ...]
-
-
 def route_id(stack: Stack) -> str:
     return f"{stack.host}--{stack.name}"
 
@@ -225,245 +205,237 @@ def _stacks(fleet: Fleet) -> Iterator[Stack]:
 
 def check(fleet: Fleet, gateway: Gateway) -> list[Finding]:
     """Everything wrong with the gateway's part of the inventory, all at once."""
-    plan = make(fleet, gateway)
-    models = {stack.served_model_name: stack.model for stack in _stacks(fleet)}
-    return [
-        *_check_image(gateway),
-        *_check_aliases(gateway, plan, models),
-        *_check_fallbacks(gateway, plan, models, "fallbacks", gateway.fallbacks),
-        *_check_fallbacks(gateway, plan, models, "context_window_fallbacks", gateway.context_window_fallbacks),
-        *_check_weights(plan),
-        *_check_contexts(plan),
-        *_check_keys(gateway, models),
-        *_check_addresses(fleet, gateway),
-        *_check_settings(gateway),
-        *_check_times(gateway),
-    ]
+    return list(_Check(fleet, gateway).findings())
 
 
-def _found(
-    gateway: Gateway,
-    code: str,
-    key: str,
-    problem: str,
-    remedy: str,
-    severity: str = ERROR,
-    stack: Optional[Stack] = None,
-) -> Finding:
-    place = f"group_vars of the gateways: fleet_gateway.{key}" if stack is None else f"{stack.place}.{key}"
-    host = gateway.host if stack is None else stack.host
-    return Finding(code, place, problem, remedy, severity, host, stack.name if stack else None)
+class _Check:
+    def __init__(self, fleet: Fleet, gateway: Gateway) -> None:
+        self.fleet = fleet
+        self.gateway = gateway
+        self.plan = make(fleet, gateway)
+        self.models: dict[str, Model] = {}
+        for stack in _stacks(fleet):
+            self.models.setdefault(stack.served_model_name, stack.model)
+        where = "group_vars" if len(fleet.gateways) > 1 else f"variables of {gateway.host}"
+        self.where = f"{where}: fleet_gateway"
 
+    def findings(self) -> Iterator[Finding]:
+        yield from self._image()
+        yield from self._aliases()
+        yield from self._fallbacks("fallbacks", self.gateway.fallbacks)
+        yield from self._fallbacks("context_window_fallbacks", self.gateway.context_window_fallbacks)
+        yield from self._replicas()
+        yield from self._keys()
+        yield from self._addresses()
+        yield from self._settings()
+        yield from self._compose()
+        if self.gateway.stream_timeout > self.gateway.timeout:
+            problem = f"is {self.gateway.stream_timeout} s, longer than timeout ({self.gateway.timeout} s)."
+            remedy = "It is how long the first piece of a stream may take: make it the shorter one."
+            yield self._found("gateway_stream_timeout", "stream_timeout", problem, remedy)
 
-def _check_image(gateway: Gateway) -> Iterator[Finding]:
-    image = gateway.image
-    where = f"image ({image.name})"
-    if image.tag in FLOATING_TAGS:
-        problem = f"{image.name} is pinned from the tag {image.tag!r}, which moves."
-        remedy = "Pin a release: its tag (vX.Y.Z) and the digest it has."
-        yield _found(gateway, "gateway_image_floating_tag", where, problem, remedy)
-    if not image.engine:
-        problem = f"{image.name} does not say which LiteLLM is inside."
-        yield _found(gateway, "gateway_image_version_missing", where, problem, "Set its engine: to LiteLLM's version.")
-    elif image.engine in COMPROMISED_VERSIONS:
-        problem = f"LiteLLM {image.engine} was published with malicious code in it."
-        remedy = "Use 1.108.7 or a newer 1.108 release, and replace every key the old gateway has seen."
-        yield _found(gateway, "gateway_image_compromised", where, problem, remedy)
-    elif _version(image.engine) < OLDEST_VERSION:
-        problem = f"LiteLLM {image.engine} is older than {'.'.join(map(str, OLDEST_VERSION))}."
-        remedy = "Older releases have known holes and lose requests at a reload: use the newest 1.108 release."
-        yield _found(gateway, "gateway_image_too_old", where, problem, remedy)
+    def _found(self, code: str, key: str, problem: str, remedy: str, severity: str = ERROR) -> Finding:
+        return Finding(code, f"{self.where}.{key}", problem, remedy, severity, self.gateway.host)
 
+    @staticmethod
+    def _of_stack(code: str, stack: Stack, key: str, problem: str, remedy: str, severity: str = ERROR) -> Finding:
+        return Finding(code, f"{stack.place}.{key}", problem, remedy, severity, stack.host, stack.name)
 
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
+    def _image(self) -> Iterator[Finding]:
+        image = self.gateway.image
+        if image.tag in FLOATING_TAGS:
+            problem = f"is {image.name}, whose tag {image.tag} moves."
+            remedy = "Write the tag of a release (vX.Y.Z) and its digest."
+            yield self._found("gateway_image_floating_tag", "image", problem, remedy)
+        if known_problems.gateway_compromised(self.gateway):
+            problem = f"names LiteLLM {image.engine or image.digest}, a compromised release."
+            remedy = "Pin another release by digest, and change every key the old gateway has seen."
+            yield self._found("gateway_compromised", "image", problem, remedy)
+        elif not known_problems.version(image.engine):
+            problem = f"is {image.name}, which does not say which LiteLLM is inside."
+            remedy = f"Set engine: in fleet_images.{image.name} to LiteLLM's version."
+            yield self._found("gateway_version_missing", "image", problem, remedy, WARNING)
+        elif known_problems.version(image.engine) < OLDEST_VERSION:
+            problem = f"names LiteLLM {image.engine}, older than {'.'.join(map(str, OLDEST_VERSION))}."
+            remedy = "Older releases have known holes and lose requests at a reload: use the newest 1.108 release."
+            yield self._found("gateway_too_old", "image", problem, remedy, WARNING)
 
+    def _aliases(self) -> Iterator[Finding]:
+        for alias, target in self.gateway.aliases.items():
+            key = f"aliases.{alias}"
+            if alias in self.models:
+                yield self._found("alias_taken", key, "is the name of a model.", "Choose another alias.")
+            if target not in self.plan.groups:
+                yield self._no_route("alias_unknown", key, target, self.plan.groups)
 
-def _check_aliases(gateway: Gateway, plan: RoutePlan, models: Mapping[str, Model]) -> Iterator[Finding]:
-    for alias, target in gateway.aliases.items():
-        key = f"aliases.{alias}"
-        if alias in models:
-            problem = f"{alias!r} is the name of a model, so the alias would hide it."
-            yield _found(gateway, "alias_hides_model", key, problem, "Choose another alias.")
-        yield from _check_target(gateway, plan, models, key, target, "alias_target_unknown")
+    def _no_route(self, code: str, key: str, name: str, known: Iterable[str]) -> Finding:
+        if name in self.models:
+            task = self.models[name].task
+            problem = f"names {name}, a {task} model: the gateway passes it through and cannot stand it in."
+            return self._found("target_passed_through", key, problem, f"Clients use the path /{task}/{name}.")
+        if name in self.fleet.models:
+            problem = f"names {name}, which no stack of the fleet runs."
+            return self._found(code, key, problem, "Place it in fleet_stacks, or name another model.")
+        match = nearest(name, known)
+        remedy = f'Did you mean "{match}"?' if match else "Name a placed model."
+        return self._found(code, key, f"names {name}, which is not a route.", remedy)
 
+    def _fallbacks(self, kind: str, fallbacks: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+        routed = {*self.plan.groups, *self.gateway.aliases}
+        for name, others in fallbacks.items():
+            if name not in routed:
+                yield self._no_route("fallback_unknown", f"{kind}.{name}", name, sorted(routed))
+            source = self.models.get(self.gateway.aliases.get(name, name))
+            for position, other in enumerate(others):
+                key = f"{kind}.{name}[{position}]"
+                target = self.models.get(self.gateway.aliases.get(other, other))
+                if other not in routed:
+                    yield self._no_route("fallback_unknown", key, other, sorted(routed))
+                elif self.gateway.aliases.get(other, other) == self.gateway.aliases.get(name, name):
+                    yield self._found("fallback_to_itself", key, f"is {name} itself.", "Name another model.")
+                elif name in routed and source and target:
+                    yield from self._stand_in(kind, key, name, other, source, target)
 
-def _check_target(
-    gateway: Gateway, plan: RoutePlan, models: Mapping[str, Model], key: str, target: str, code: str
-) -> Iterator[Finding]:
-    if target in models and target not in plan.groups:
-        problem = f"{target!r} is a {models[target].task} model; the gateway passes it through and cannot rename it."
-        remedy = f"Clients use /{models[target].task}/{target}."
-        yield _found(gateway, "target_passed_through", key, problem, remedy)
-    elif target not in models:
-        near = nearest(target, plan.groups)
-        problem = f"No stack serves {target!r}."
-        remedy = f"Did you mean {near!r}?" if near else f"Served are: {', '.join(plan.groups) or 'none'}."
-        yield _found(gateway, code, key, problem, remedy)
+    def _stand_in(self, kind: str, key: str, name: str, other: str, source: Model, target: Model) -> Iterator[Finding]:
+        if source.task != target.task:
+            problem = f"is {other} ({target.task}), which cannot answer for {name} ({source.task})."
+            yield self._found("fallback_other_task", key, problem, "Name a model of the same task.")
+            return
+        lost = [modality for modality in source.modalities if modality not in target.modalities]
+        if lost:
+            problem = f"is {other}, which takes no {' and no '.join(lost)}: such requests fail when it stands in."
+            yield self._found("fallback_loses_modality", key, problem, "Name a model that takes them.", WARNING)
+        short, long = self._context(source.name), self._context(target.name)
+        if kind == "context_window_fallbacks" and short and long and long <= short:
+            problem = f"is {other} with {long} tokens of context, no more than {name} with {short}."
+            yield self._found("fallback_context_not_longer", key, problem, "Name a model with a longer context.")
 
+    def _context(self, model_name: str) -> Optional[int]:
+        known = [each.max_input_tokens for each in self.plan.replicas(model_name) if each.max_input_tokens]
+        return min(known) if known else None
 
-def _check_fallbacks(
-    gateway: Gateway, plan: RoutePlan, models: Mapping[str, Model], name: str, fallbacks: Mapping[str, Sequence[str]]
-) -> Iterator[Finding]:
-    for source, targets in fallbacks.items():
-        key = f"{name}.{source}"
-        yield from _check_target(gateway, plan, models, key, source, "fallback_source_unknown")
-        for target in targets:
-            yield from _check_target(gateway, plan, models, key, target, "fallback_target_unknown")
-            if target == source:
-                problem = f"{source!r} falls back to itself."
-                yield _found(gateway, "fallback_to_itself", key, problem, "Remove it: replicas are retried anyway.")
-            if source in models and target in models and source != target:
-                yield from _check_stand_in(gateway, plan, models[source], models[target], key, name)
+    def _replicas(self) -> Iterator[Finding]:
+        for group in self.plan.groups:
+            stacks = [replica.stack for replica in self.plan.replicas(group)]
+            weighted = [stack for stack in stacks if stack.weight is not None]
+            others = ", ".join(f"{stack.name} on {stack.host}" for stack in weighted)
+            for stack in stacks if weighted else ():
+                if stack.weight is None:
+                    problem = f"is missing, but replicas of {group} have one ({others}): it would get no traffic."
+                    yield self._of_stack("weight_missing", stack, "weight", problem, "Give all of them one, or none.")
+            if len(weighted) == len(stacks) and not any(stack.weight for stack in stacks):
+                problem = f"is 0, as in every replica of {group}: LiteLLM would then use all of them alike."
+                yield self._of_stack("weight_all_zero", stacks[0], "weight", problem, "Give one of them a weight.")
+            lengths = {each.max_input_tokens for each in self.plan.replicas(group) if each.max_input_tokens}
+            if len(lengths) > 1:
+                said = ", ".join(f"{each.id} {each.max_input_tokens or 'unset'}" for each in self.plan.replicas(group))
+                problem = f"differs among the replicas of {group} ({said}): long requests fail at random."
+                remedy = "Give them one length, or the shorter one a name of its own in fleet_models."
+                yield self._of_stack(
+                    "replica_context_differs", stacks[0], "args.max_model_len", problem, remedy, WARNING
+                )
 
+    def _keys(self) -> Iterator[Finding]:
+        known = [*self.models, *self.gateway.aliases]
+        for position, client in enumerate(self.gateway.keys):
+            if client.key == self.gateway.master_key:
+                remedy = "Make a key of its own: the master key is for operators."
+                yield self._found("gateway_key_is_master", f"keys[{position}].key", "is the master key.", remedy)
+            for name in client.models:
+                if name not in known:
+                    yield self._no_route("key_model_unknown", f"keys[{position}].models", name, known)
+        if self.gateway.keys and self.gateway.database_url:
+            problem = "are given, and database_url too: with a database LiteLLM keeps its own keys."
+            yield self._found("gateway_keys_and_database", "keys", problem, "Remove one of the two.")
 
-def _check_stand_in(
-    gateway: Gateway, plan: RoutePlan, source: Model, target: Model, key: str, name: str
-) -> Iterator[Finding]:
-    if source.task != target.task:
-        problem = f"{source.name!r} is a {source.task} model and {target.name!r} a {target.task} model."
-        yield _found(gateway, "fallback_other_task", key, problem, "Fall back to a model of the same task.")
-        return
-    lost = [modality for modality in source.modalities if modality not in target.modalities]
-    if lost:
-        problem = f"{target.name!r} does not take {', '.join(lost)}; such requests fail when it stands in."
-        yield _found(gateway, "fallback_loses_modality", key, problem, "Choose a stand-in that takes them.", WARNING)
-    if name == "context_window_fallbacks":
-        short, wide = _context(plan, source.name), _context(plan, target.name)
-        if short and wide and wide <= short:
-            problem = f"{target.name!r} takes {wide} tokens, no more than {source.name!r} with {short}."
-            remedy = "Choose a model with a longer context."
-            yield _found(gateway, "fallback_context_not_longer", key, problem, remedy)
+    def _addresses(self) -> Iterator[Finding]:
+        for host, where in self.gateway.addresses.items():
+            key = f"addresses.{host}"
+            if host not in self.fleet.hosts:
+                match = nearest(host, self.fleet.hosts)
+                remedy = f'Did you mean "{match}"?' if match else "Name a host of the group gpu_hosts."
+                yield self._found("address_unknown", key, "is not a host of the fleet.", remedy)
+            elif not re.fullmatch(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]?", where):
+                problem = f"is {where}, more than an address."
+                remedy = "Write a name or an IP address alone; the port is the stack's."
+                yield self._found("address_malformed", key, problem, remedy)
 
+    def _compose(self) -> Iterator[Finding]:
+        for key in self.gateway.compose:
+            if key in OWNED_COMPOSE_KEYS:
+                problem = "is decided elsewhere."
+                yield self._found("compose_owned", f"compose.{key}", problem, f"Use {OWNED_COMPOSE_KEYS[key]}.")
 
-def _context(plan: RoutePlan, model_name: str) -> Optional[int]:
-    known = [replica.max_input_tokens for replica in plan.replicas(model_name) if replica.max_input_tokens]
-    return min(known) if known else None
+    def _settings(self) -> Iterator[Finding]:
+        for name, value in self.gateway.settings.items():
+            key = f"settings.{name}"
+            if name in OWNED_ROUTER_KEYS:
+                problem = "is made from the inventory."
+                yield self._found("router_setting_owned", key, problem, f"Use {OWNED_ROUTER_KEYS[name]}.")
+            elif name not in ROUTER_KEYS:
+                match = nearest(name, ROUTER_KEYS)
+                remedy = f'Did you mean "{match}"?' if match else f"Known are: {', '.join(sorted(ROUTER_KEYS))}."
+                problem = "is no router setting that we know; LiteLLM would ignore it silently."
+                yield self._found("router_setting_unknown", key, problem, remedy)
+            elif name in NAMED_VALUES:
+                values = value if isinstance(value, (list, tuple)) else [value]
+                for wrong in [one for one in values if one not in NAMED_VALUES[name]]:
+                    match = nearest(str(wrong), NAMED_VALUES[name])
+                    known = f"Known are: {', '.join(NAMED_VALUES[name])}."
+                    remedy = f'Did you mean "{match}"?' if match else known
+                    yield self._found("router_setting_value", key, f"is {wrong!r}.", remedy)
+            elif name in ROUTER and type(value) is not type(ROUTER[name]):
+                problem = f"is {value!r}; it must be of the kind of {ROUTER[name]!r}."
+                yield self._found("router_setting_type", key, problem, "Write it without quotes.")
+            elif name == "allowed_fails_policy":
+                yield from self._allowed_fails(key, value)
+            elif isinstance(value, (int, float)) and value < 0:
+                yield self._found("router_setting_value", key, f"is {value}.", "It cannot be negative.")
 
-
-def _check_weights(plan: RoutePlan) -> Iterator[Finding]:
-    for group in plan.groups:
-        replicas = plan.replicas(group)
-        weights = [replica.stack.weight for replica in replicas]
-        for replica in replicas:
-            if replica.stack.weight is None and any(weight is not None for weight in weights):
-                problem = f"Other placements of {group!r} have a weight and this one has none: it would get no request."
-                remedy = "Give every placement of the model a weight, or none."
-                yield _found(plan.gateway, "weight_missing", "weight", problem, remedy, stack=replica.stack)
-        if all(weight == 0 for weight in weights):
-            problem = f"Every placement of {group!r} has weight 0."
-            first = replicas[0].stack
-            yield _found(plan.gateway, "weight_all_zero", "weight", problem, "Give one a weight.", stack=first)
-
-
-def _check_contexts(plan: RoutePlan) -> Iterator[Finding]:
-    for group in plan.groups:
-        replicas = plan.replicas(group)
-        if len({replica.max_input_tokens for replica in replicas}) > 1:
-            said = ", ".join(f"{replica.id}: {replica.max_input_tokens or 'not set'}" for replica in replicas)
-            problem = f"Placements of {group!r} take contexts of different lengths ({said})."
-            remedy = "Give them one max_model_len, or name the shorter one apart."
-            first = replicas[0].stack
-            yield _found(plan.gateway, "replica_context_differs", "args.max_model_len", problem, remedy, WARNING, first)
-
-
-def _check_keys(gateway: Gateway, models: Mapping[str, Model]) -> Iterator[Finding]:
-    seen: dict[str, str] = {}
-    names: set[str] = set()
-    known = {*models, *gateway.aliases}
-    for position, client in enumerate(gateway.keys):
-        key = f"keys[{position}]"
-        if client.name in names:
-            problem = f"The name {client.name!r} is given twice."
-            yield _found(gateway, "client_key_name_twice", f"{key}.name", problem, "Give every key its own name.")
-        names.add(client.name)
-        if client.key == gateway.master_key:
-            problem = f"The key of {client.name!r} is the master key."
-            remedy = "Make a key of its own: the master key is for operators."
-            yield _found(gateway, "client_key_is_master", f"{key}.key", problem, remedy)
-        elif client.key in seen:
-            problem = f"{client.name!r} has the same key as {seen[client.key]!r}."
-            yield _found(gateway, "client_key_twice", f"{key}.key", problem, "Make a key for each client.")
-        seen.setdefault(client.key, client.name)
-        if len(client.key) < 16:
-            problem = f"The key of {client.name!r} is shorter than 16 characters."
-            yield _found(gateway, "client_key_weak", f"{key}.key", problem, "Make one with `openssl rand -hex 24`.")
-        for model in client.models:
-            if model not in known:
-                near = nearest(model, known)
-                problem = f"{client.name!r} may use {model!r}, which is no model and no alias."
-                remedy = f"Did you mean {near!r}?" if near else f"Known are: {', '.join(sorted(known)) or 'none'}."
-                yield _found(gateway, "client_key_model_unknown", f"{key}.models", problem, remedy)
-    if gateway.keys and gateway.database_url:
-        problem = "keys and database_url exclude each other: with a database LiteLLM keeps its own keys."
-        yield _found(gateway, "client_keys_and_database", "keys", problem, "Remove one of the two.")
-    if gateway.database_url and not re.match(r"postgres(ql)?://", gateway.database_url):
-        problem = "database_url is no PostgreSQL address."
-        remedy = "LiteLLM keeps keys in PostgreSQL only: postgresql://user:password@host:5432/name."
-        yield _found(gateway, "gateway_database_url", "database_url", problem, remedy)
-
-
-def _check_addresses(fleet: Fleet, gateway: Gateway) -> Iterator[Finding]:
-    for host, where in gateway.addresses.items():
-        if host not in fleet.hosts:
-            near = nearest(host, fleet.hosts)
-            problem = f"{host!r} is no host with stacks."
-            remedy = f"Did you mean {near!r}?" if near else "Remove it."
-            yield _found(gateway, "address_host_unknown", f"addresses.{host}", problem, remedy)
-        if "/" in where or re.fullmatch(r"[^:]+:\d+", where):
-            problem = f"{where!r} is more than an address."
-            remedy = "Write a name or an IP address alone; the port is the stack's."
-            yield _found(gateway, "address_not_plain", f"addresses.{host}", problem, remedy)
-
-
-def _check_settings(gateway: Gateway) -> Iterator[Finding]:
-    for name, value in gateway.settings.items():
-        key = f"settings.{name}"
-        if name in OWNED_ROUTER_KEYS:
-            problem = f"{name} is made from the inventory."
-            yield _found(gateway, "router_setting_owned", key, problem, f"Use {OWNED_ROUTER_KEYS[name]}.")
-        elif name not in ROUTER_KEYS:
-            near = nearest(name, ROUTER_KEYS)
-            problem = f"{name} is no router setting; LiteLLM would ignore it silently."
-            remedy = f"Did you mean {near!r}?" if near else f"Known are: {', '.join(sorted(ROUTER_KEYS))}."
-            yield _found(gateway, "router_setting_unknown", key, problem, remedy)
-        elif name == "routing_strategy" and value not in ROUTING_STRATEGIES:
-            near = nearest(str(value), ROUTING_STRATEGIES)
-            problem = f"{value!r} is no routing strategy."
-            remedy = f"Did you mean {near!r}?" if near else f"Known are: {', '.join(ROUTING_STRATEGIES)}."
-            yield _found(gateway, "routing_strategy_unknown", key, problem, remedy)
-        elif name in ROUTER and type(value) is not type(ROUTER[name]):
-            problem = f"{value!r} is a {type(value).__name__}, {name} is a {type(ROUTER[name]).__name__}."
-            yield _found(gateway, "router_setting_type", key, problem, f"The tested value is {ROUTER[name]!r}.")
-
-
-def _check_times(gateway: Gateway) -> Iterator[Finding]:
-    if gateway.stream_timeout > gateway.timeout:
-        problem = f"stream_timeout ({gateway.stream_timeout} s) is longer than timeout ({gateway.timeout} s)."
-        remedy = "stream_timeout is how long the first piece of a stream may take: make it the shorter one."
-        yield _found(gateway, "gateway_stream_timeout", "stream_timeout", problem, remedy)
+    def _allowed_fails(self, key: str, policy: Mapping[str, Any]) -> Iterator[Finding]:
+        for name, value in policy.items():
+            if name == "InternalServerErrorAllowedFails":
+                problem = "takes the guard away that keeps a model with one replica out of cooldown."
+                yield self._found("router_setting_value", f"{key}.{name}", problem, "Remove it.")
+            elif name not in ALLOWED_FAILS:
+                match = nearest(name, ALLOWED_FAILS)
+                remedy = f'Did you mean "{match}"?' if match else f"Known are: {', '.join(ALLOWED_FAILS)}."
+                problem = "is no kind of failure; LiteLLM would ignore it silently."
+                yield self._found("router_setting_unknown", f"{key}.{name}", problem, remedy)
+            elif isinstance(value, bool) or not isinstance(value, int):
+                yield self._found("router_setting_type", f"{key}.{name}", f"is {value!r}.", "Write a whole number.")
 
 
 # --- the files ------------------------------------------------------------------------------------------------------
 
 
-def litellm_config(plan: RoutePlan, settings: GatewaySettings, blocked: Iterable[str] = ()) -> dict[str, Any]:
-    """LiteLLM's config.yaml. ``blocked``: ids of routes that get no request while their backend is replaced."""
+def litellm_config(plan: RoutePlan, health_interval: int, blocked: Iterable[str] = ()) -> dict[str, Any]:
+    """LiteLLM's config.yaml. ``blocked``: ids of routes that get no request while their backend is replaced.
+
+    ``health_interval``: seconds between two probes of a route.
+    """
     gateway = plan.gateway
     stopped = frozenset(blocked)
     router = {**ROUTER, **gateway.settings}
+    if router.get("redis_password"):
+        router["redis_password"] = "os.environ/REDIS_PASSWORD"
     for name, fallbacks in (
         ("fallbacks", gateway.fallbacks),
         ("context_window_fallbacks", gateway.context_window_fallbacks),
     ):
         if fallbacks:
-            router[name] = [{source: list(targets)} for source, targets in sorted(fallbacks.items())]
+            # By the models' own names: LiteLLM looks fallbacks up after it has resolved an alias.
+            named = gateway.aliases
+            router[name] = [
+                {named.get(source, source): [named.get(target, target) for target in targets]}
+                for source, targets in sorted(fallbacks.items())
+            ]
     if gateway.aliases:
         router["model_group_alias"] = dict(sorted(gateway.aliases.items()))
     general: dict[str, Any] = {
         "master_key": "os.environ/LITELLM_MASTER_KEY",
         "background_health_checks": True,
-        "health_check_interval": settings.health_interval,
+        "health_check_interval": health_interval,
         "health_check_concurrency": 4,
         "background_health_check_model_groups": list(plan.groups),
         "cancel_on_disconnect": True,  # a client that leaves frees the GPU
@@ -488,12 +460,13 @@ def litellm_config(plan: RoutePlan, settings: GatewaySettings, blocked: Iterable
         "router_settings": router,
         "general_settings": general,
     }
-    if _credentials(plan):
+    if credentials(plan):
         config["include"] = ["secrets.yaml"]
     return config
 
 
-def _credentials(plan: RoutePlan) -> list[dict[str, Any]]:
+def credentials(plan: RoutePlan) -> list[dict[str, Any]]:
+    """The keys of the engines, for a file of its own: there they are read again at a reload, in .env they are not."""
     return [
         {
             "credential_name": deployment.id,
@@ -505,16 +478,22 @@ def _credentials(plan: RoutePlan) -> list[dict[str, Any]]:
     ]
 
 
-def client_keys(gateway: Gateway) -> dict[str, Any]:
-    """keys.json: what the gateway needs to know a client by, without the key itself."""
-    return {
-        hashlib.sha256(client.key.encode()).hexdigest(): {
+def client_keys(plan: RoutePlan) -> dict[str, Any]:
+    """keys.json: what the gateway needs to know a client by, without the key itself.
+
+    Who may use a model may use it by its aliases too; ``paths`` are the passed-through ones of those models.
+    """
+    gateway = plan.gateway
+    known = {}
+    for client in gateway.keys:
+        allowed = {*client.models, *(alias for alias, target in gateway.aliases.items() if target in client.models)}
+        known[hashlib.sha256(client.key.encode()).hexdigest()] = {
             "name": client.name,
-            "models": list(client.models),
+            "models": sorted(allowed),
+            "paths": [each.path for each in plan.pass_throughs if each.stack.served_model_name in allowed],
             "rpm": client.rpm,
         }
-        for client in gateway.keys
-    }
+    return known
 
 
 def environment(plan: RoutePlan) -> dict[str, str]:
@@ -522,6 +501,8 @@ def environment(plan: RoutePlan) -> dict[str, str]:
     secrets = {"LITELLM_MASTER_KEY": plan.gateway.master_key}
     if plan.gateway.database_url:
         secrets["DATABASE_URL"] = plan.gateway.database_url
+    if plan.gateway.settings.get("redis_password"):
+        secrets["REDIS_PASSWORD"] = str(plan.gateway.settings["redis_password"])
     for endpoint in plan.pass_throughs:
         if endpoint.stack.api_key:
             secrets[endpoint.key_variable] = endpoint.stack.api_key
@@ -535,7 +516,3 @@ def unblocked_replicas(plan: RoutePlan, blocked: Iterable[str]) -> Mapping[str, 
     for deployment in plan.deployments:
         left[deployment.model_name] += deployment.id not in stopped
     return dict(left)
-
-
-def digest(parts: Any) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

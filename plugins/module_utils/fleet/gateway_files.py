@@ -1,0 +1,386 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The gateway as files on its host, and what of a live gateway is not as they say.
+
+Everything below ``config/`` is mounted as a folder and read again at a reload, which loses no request. Everything else
+(image, service, ``.env``) needs another container; the label ``modelfleet.hash`` tells the two apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Iterable, Mapping, Optional, Sequence
+
+from . import compose, drift, routes, yaml_text
+from .drift import Difference, LiveFile
+from .routes import RoutePlan
+
+PROJECT = "litellm"
+LABEL_GATEWAY = "modelfleet.gateway"
+CONFIG_FOLDER = "/etc/litellm"
+PORT = 4000  # inside the container
+MANAGED = (
+    "compose.yaml",
+    ".env",
+    "config/config.yaml",
+    "config/secrets.yaml",
+    "config/client_keys.py",
+    "config/keys.json",
+)
+RELOAD = "reload"  # beside drift's actions: the workers take turns, and no request is lost
+ORDER = (drift.REPORT, drift.WRITE, drift.ASK, drift.WAIT, RELOAD, drift.START, drift.RECREATE, drift.CREATE)
+REPLACES = (drift.START, drift.RECREATE, drift.CREATE)
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """The ``litellm_gateway_*`` variables of the role."""
+
+    root: str = "/opt/docker/compose"
+    listen: str = "0.0.0.0"
+    workers: int = 2  # one worker alone dies at a reload; two take turns
+    user: str = "10001:10001"
+    memory_limit: str = "3g"
+    health_interval: int = 30  # seconds between two probes of a route
+    drain_seconds: int = 600  # how long a stream may go on after its worker was told to leave
+    restart: str = "unless-stopped"
+
+
+@dataclass(frozen=True)
+class GatewayFile:
+    content: str
+    mode: str = "0644"
+    secret: bool = False  # its content must not appear in a diff, a log or a report
+
+
+@dataclass(frozen=True)
+class Route:
+    """What a running gateway must say of a route, and how to ask the engine behind it directly."""
+
+    id: str
+    model_name: str
+    mode: str
+    supports_vision: Optional[bool]
+    url: str  # of the engine, without /v1
+    api_key: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One name that clients use, with the questions for it. ``path`` is put before the questions' own paths."""
+
+    name: str
+    path: str
+    asks: Mapping[str, Any]
+    route_ids: tuple[str, ...]  # who may answer
+    alias_of: str = ""
+
+
+@dataclass(frozen=True)
+class RenderedGateway:
+    """Everything the host needs to know about its gateway; crosses the wire as plain JSON."""
+
+    host: str
+    directory: str
+    container: str
+    image: str
+    url: str  # as seen from the host itself
+    user: str
+    files: Mapping[str, GatewayFile]
+    service_definition: Mapping[str, Any]
+    hash: str  # of what the container is
+    config_mark: str  # what /model/info says when the configuration is the one that was read
+    models: int  # what LiteLLM counts when it validates: routes and aliases
+    routes: tuple[Route, ...]
+    asked: tuple[Asked, ...]
+    smallest_context: tuple[str, int]  # name of a chat model and its length in tokens; ("", 0): none is known
+    replaced_on_overflow: tuple[str, ...]  # models for which another answers when a request is too long
+    master_key: str
+    clients: tuple[Mapping[str, Any], ...]  # name, key, models
+    secrets: tuple[str, ...]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(sorted(route.id for route in self.routes))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON. It holds the secrets: only for a parameter that is never logged."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RenderedGateway:
+        values = dict(data)
+        values["files"] = {name: GatewayFile(**file) for name, file in values["files"].items()}
+        values["routes"] = tuple(Route(**route) for route in values["routes"])
+        values["asked"] = tuple(Asked(**{**asked, "route_ids": tuple(asked["route_ids"])}) for asked in values["asked"])
+        for name in ("smallest_context", "replaced_on_overflow", "clients", "secrets"):
+            values[name] = tuple(values[name])
+        return cls(**values)
+
+
+def render(
+    plan: RoutePlan, settings: GatewaySettings, client_keys_module: str, blocked: Iterable[str] = ()
+) -> RenderedGateway:
+    """The files of this gateway. ``client_keys_module``: the source of client_keys.py, which ships with the role."""
+    gateway = plan.gateway
+    directory = f"{settings.root.rstrip('/')}/{PROJECT}"
+    listen = gateway.listen or settings.listen
+    environment = routes.environment(plan)
+    config = routes.litellm_config(plan, settings.health_interval, blocked)
+    credentials = routes.credentials(plan)
+    # Keyed, because whoever may list the models can read it.
+    mark = hmac.new(gateway.master_key.encode(), _json([config, credentials]), hashlib.sha256).hexdigest()[:12]
+    if config["model_list"]:
+        config["model_list"][0]["model_info"]["modelfleet_config"] = mark
+
+    service = _service(gateway.image.reference, gateway.port, listen, settings, directory)
+    service = compose.merge(service, gateway.compose)
+    digest = hashlib.sha256(_json([service, environment])).hexdigest()
+    service["labels"] = {
+        **service.get("labels", {}),
+        LABEL_GATEWAY: gateway.host,
+        compose.LABEL_HASH: digest,
+    }
+
+    header = [
+        "Written by modelfleet.inference. Do not edit here: the next run puts it back.",
+        f"Edit fleet_gateway of {gateway.host}; routes come from fleet_stacks of all hosts.",
+    ]
+    comments = "".join(f"# {line}\n" for line in header)
+    files = {
+        "compose.yaml": GatewayFile(
+            yaml_text.dump({"name": PROJECT, "services": {PROJECT: compose.escaped(service)}}, header)
+        ),
+        ".env": GatewayFile(
+            comments + "".join(f"{name}={compose.env_quoted(value)}\n" for name, value in sorted(environment.items())),
+            "0600",
+            secret=True,
+        ),
+        "config/config.yaml": GatewayFile(yaml_text.dump(config, header)),
+    }
+    if credentials:
+        files["config/secrets.yaml"] = GatewayFile(
+            yaml_text.dump({"credential_list": credentials}, header), "0640", secret=True
+        )
+    if not gateway.database_url:
+        files["config/client_keys.py"] = GatewayFile(client_keys_module)
+        keys = json.dumps(routes.client_keys(plan), indent=2, sort_keys=True) + "\n"
+        files["config/keys.json"] = GatewayFile(keys, "0640", secret=True)
+
+    secrets = {*environment.values(), *(client.key for client in gateway.keys)}
+    secrets |= {each["credential_values"]["api_key"] for each in credentials}
+    contexts = [
+        (each.max_input_tokens, each.model_name)
+        for each in plan.deployments
+        if each.mode == "chat" and each.max_input_tokens
+    ]
+    length, shortest = min(contexts, default=(0, ""))
+    return RenderedGateway(
+        host=gateway.host,
+        directory=directory,
+        container=PROJECT,
+        image=gateway.image.reference,
+        url=f"http://{'127.0.0.1' if listen in compose.EVERY_ADDRESS else compose.bracketed(listen)}:{gateway.port}",
+        user=settings.user,
+        files=files,
+        service_definition=service,
+        hash=digest,
+        config_mark=mark if config["model_list"] else "",
+        models=len(plan.deployments) + len(gateway.aliases),
+        routes=tuple(
+            Route(
+                each.id,
+                each.model_name,
+                each.mode,
+                "image" in each.stack.model.modalities if each.mode == "chat" else None,
+                each.api_base[: -len("/v1")],
+                each.stack.api_key,
+            )
+            for each in plan.deployments
+        ),
+        asked=tuple(_asked(plan, frozenset(blocked))),
+        smallest_context=(shortest, length),
+        replaced_on_overflow=tuple({*gateway.fallbacks, *gateway.context_window_fallbacks}),
+        master_key=gateway.master_key,
+        clients=tuple(
+            {"name": each.name, "key": each.key, "models": list(each.models)}
+            for each in (() if gateway.database_url else gateway.keys)
+        ),
+        secrets=tuple(sorted(secret for secret in secrets if secret)),
+    )
+
+
+def _asked(plan: RoutePlan, blocked: frozenset[str]) -> Iterable[Asked]:
+    """Every model once, then every alias with a single question: it is the same model."""
+    first = {}
+    for group in plan.groups:
+        replicas = plan.replicas(group)
+        if all(replica.id in blocked for replica in replicas):
+            continue
+        # The gateway lists no context length, so that question is for the engine itself.
+        first[group] = {**compose.asks(replicas[0].stack), "max_model_len": None}
+        yield Asked(group, "", first[group], tuple(replica.id for replica in replicas))
+    for alias, target in plan.gateway.aliases.items():
+        if target in first:
+            asks = {**first[target], "checks": [], "questions": ["text"] if first[target]["task"] == "chat" else []}
+            if "image" in first[target]["modalities"]:
+                asks["questions"] = ["image_number"]
+            yield Asked(alias, "", asks, tuple(replica.id for replica in plan.replicas(target)), target)
+    for each in plan.pass_throughs:
+        if each.path.endswith(f"/{each.stack.served_model_name}"):
+            asks = {**compose.asks(each.stack), "max_model_len": None}
+            yield Asked(each.stack.served_model_name, each.path, asks, ())
+
+
+def _service(image: str, port: int, listen: str, settings: GatewaySettings, directory: str) -> dict[str, Any]:
+    ready = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{PORT}/health/readiness', timeout=4)"
+    return {
+        "image": image,
+        "container_name": PROJECT,
+        "command": [
+            *("--config", f"{CONFIG_FOLDER}/config.yaml"),
+            *("--host", "0.0.0.0"),
+            *("--port", str(PORT)),
+            *("--num_workers", str(settings.workers)),
+            # A new worker has this long to come up before the old one is kept; importing LiteLLM alone may take 25 s.
+            *("--timeout_worker_healthcheck", "120"),
+        ],
+        "environment": {
+            "DISABLE_ADMIN_UI": "True",
+            "GRACEFUL_SHUTDOWN_TIMEOUT": str(settings.drain_seconds),
+            "HOME": "/tmp",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or each start asks the internet for prices
+            "NO_DOCS": "True",
+            "NO_OPENAPI": "True",
+            "NO_REDOC": "True",
+        },
+        "env_file": [".env"],
+        "ports": [f"{compose.bracketed(listen or '0.0.0.0')}:{port}:{PORT}"],
+        # The folder: after an atomic replace a mounted file would still be the old one.
+        "volumes": [f"{directory}/config:{CONFIG_FOLDER}:ro"],
+        "user": settings.user,
+        "read_only": True,
+        "tmpfs": ["/tmp:size=64m,mode=1777"],
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "mem_limit": settings.memory_limit,
+        "healthcheck": {
+            "test": ["CMD", "python3", "-c", ready],
+            "interval": "10s",
+            "timeout": "5s",
+            "retries": 6,
+            "start_period": "120s",
+        },
+        "restart": settings.restart,
+        "stop_grace_period": f"{settings.drain_seconds + 20}s",
+        "logging": {"driver": "json-file", "options": {"max-size": "20m", "max-file": "5"}},
+    }
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+# --- what is not as wanted ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the running gateway says of itself. ``answers``: one entry for each time it was asked /model/info."""
+
+    status: int = 0  # of /health/readiness; 0: no connection
+    answers: tuple[Sequence[Mapping[str, Any]], ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class LiveGateway:
+    files: Mapping[str, LiveFile] = field(default_factory=dict)
+    container: Optional[Mapping[str, Any]] = None
+    image: Optional[Mapping[str, Any]] = None
+    wanted_image: Optional[Mapping[str, Any]] = None
+    told: Optional[Told] = None  # None: not asked, because nothing runs
+    receipt: Optional[Mapping[str, Any]] = None
+
+
+def compare(rendered: RenderedGateway, live: LiveGateway, *, ask: bool = True) -> list[Difference]:
+    """Every item that differs, with what a run does about it."""
+    found = drift.Found(PROJECT)
+    for name, wanted in rendered.files.items():
+        there = live.files.get(name)
+        # keys.json is read again by itself.
+        action = RELOAD if name.startswith("config/") and name != "config/keys.json" else drift.WRITE
+        if there is None:
+            found.add(f"file {name}", "present", drift.ABSENT, action)
+            continue
+        if there.content != wanted.content:
+            found.add(f"file {name}", "as rendered", drift.NOT_SHOWN if wanted.secret else "differs", action)
+        found.unless_equal(f"file {name} mode", wanted.mode, there.mode, drift.WRITE)
+    for name in (*MANAGED, *drift.UNWANTED):
+        if name in live.files and name not in rendered.files:
+            found.add(f"file {name}", drift.ABSENT, "present", drift.WRITE)
+    if live.container is None:
+        if live.wanted_image is None:
+            found.add("image", rendered.image, "not on this host", drift.CREATE)
+        found.add("container", rendered.container, drift.ABSENT, drift.CREATE)
+        return found.differences
+    have = (live.container["Config"].get("Labels") or {}).get(compose.LABEL_HASH, drift.ABSENT)
+    found.unless_equal("hash", rendered.hash[:12], have[:12], drift.RECREATE)
+    if not drift.same_image(rendered.image, live.wanted_image, live.container, live.image):
+        found.add("image", rendered.image, live.container["Config"].get("Image", ""), drift.RECREATE)
+    state = live.container["State"]["Status"]
+    found.unless_equal("state", "running", state, drift.START)
+    if live.told is not None and state == "running":
+        found.differences += differing(rendered, live.told)
+    if ask and (live.receipt or {}).get("proof") != proof(rendered):
+        found.add("receipt", "answered through the gateway", "no proof", drift.ASK)
+    return found.differences
+
+
+def differing(rendered: RenderedGateway, told: Told) -> list[Difference]:
+    """What the running gateway routes otherwise; nothing when every answer of every worker is as planned."""
+    found = drift.Found(PROJECT)
+    if told.status != 200:
+        have = f"HTTP {told.status}" if told.status else f"unreachable ({told.error})"
+        found.add("readiness", "HTTP 200", have, drift.WAIT)
+        return found.differences
+    for answer in told.answers:
+        entries = {str(entry["model_info"]["id"]): entry["model_info"] for entry in answer}
+        marks = {info.get("modelfleet_config") for info in entries.values()} - {None}
+        missing = [route.id for route in rendered.routes if route.id not in entries]
+        extra = sorted(set(entries) - set(rendered.ids))
+        overriding = sorted(name for name, info in entries.items() if info.get("db_model"))
+        said = (
+            [f"without {', '.join(missing)}"] * bool(missing)
+            + [f"with {', '.join(extra)}"] * bool(extra)
+            + [f"from the database: {', '.join(overriding)}"] * bool(overriding)
+        )
+        if said:
+            found.add("routes", f"{len(rendered.ids)} as in the inventory", "; ".join(said), RELOAD)
+        elif rendered.config_mark and marks != {rendered.config_mark}:
+            found.add("configuration", rendered.config_mark, ", ".join(sorted(marks)) or drift.ABSENT, RELOAD)
+        for route in rendered.routes:
+            live = entries.get(route.id, {})
+            if route.supports_vision is not None and route.id in entries:
+                found.unless_equal(
+                    f"route {route.id} supports_vision",
+                    route.supports_vision,
+                    bool(live.get("supports_vision")),
+                    RELOAD,
+                )
+    return list(dict.fromkeys(found.differences))
+
+
+def proof(rendered: RenderedGateway) -> str:
+    """What was asked about: another configuration or container must answer again."""
+    return f"{rendered.hash[:12]} {rendered.config_mark}"
+
+
+def step(differences: Iterable[Difference]) -> str:
+    """The weightiest action; empty when there is nothing to do."""
+    return max((each.action for each in differences), key=ORDER.index, default="")
