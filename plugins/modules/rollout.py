@@ -182,14 +182,9 @@ import random
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import asker, http, nvidia_smi
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import http, nvidia_smi
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import Engine, EngineError
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import (
-    Orders,
-    Rollout,
-    World,
-    look,
-)
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders, World, look
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report, rollout_steps
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedStack
 
@@ -253,6 +248,12 @@ def rolled_out(host, outcomes):
     return result
 
 
+def ask(*what, **how):
+    from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import asker
+
+    return asker.ask(*what, **how)
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -293,13 +294,16 @@ def main():
             engine=Engine(),
             fetch=http.fetch,
             memory=lambda processes: nvidia_smi.memory(processes=processes),
-            ask=asker.ask,
+            ask=ask,
             report=report,
             seed=lambda: random.SystemRandom().getrandbits(32),
         )
         if looking:
             result = compared(stacks, look(stacks, orders, world))
         else:
+            # A run that only looks never pays for reading the table of failures and the questions.
+            from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout
+
             result = rolled_out(wanted["host"], Rollout(stacks, orders, world).run())
     except EngineError as error:
         module.fail_json(msg=f"{wanted['host']}: {error}")

@@ -14,77 +14,26 @@ import os
 import re
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from ..fleet import drift, engine_log, readiness, receipt, rollout_steps
 from ..fleet.budget import Holder
 from ..fleet.compose import LABEL_HASH, LABEL_STACK, RenderedStack
 from ..fleet.diagnosis import FATAL, diagnose
-from ..fleet.drift import Difference, Endpoint, LiveStack
+from ..fleet.drift import Difference, Endpoint
 from ..fleet.gpus import Card
 from ..fleet.verdict import conclude
-from . import compose_cli, files
-from .docker_engine import Engine, EngineError
-from .http import Fetch
-from .nvidia_smi import Report
+from . import files
+from .docker_engine import EngineError
+from .live import Looked, Orders, World, endpoint, look, runs
 
 POLL_SECONDS = 0.5
-HTTP_SECONDS = 5.0
 ANSWER_SECONDS = 60.0  # an engine that says it is ready and lets a short question wait for so long hangs
 DRAIN_SECONDS = 60.0  # the driver gives the memory of an ended process back within seconds
 STILL_SECONDS = 1.0
 STILL_LIMIT_SECONDS = 15.0
-GPU_LOCKS = "/run/modelfleet"
 HOST = ""  # in reports: not one stack, the host
-
-
-@dataclass(frozen=True)
-class World:
-    """Everything a rollout touches. Tests give other clocks and other hosts."""
-
-    engine: Engine
-    fetch: Fetch
-    memory: Callable[[bool], Report]  # True: with the processes that hold it
-    ask: Callable[..., list[dict[str, Any]]]
-    report: Callable[[str, str, str], None]  # stack, phase, text for a person
-    seed: Callable[[], int]
-    clock: Callable[[], float] = time.monotonic
-    wall: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
-    compose: Any = compose_cli
-    gpu_locks: str = GPU_LOCKS
-
-
-@dataclass(frozen=True)
-class Orders:
-    """How to roll out, beside what."""
-
-    root: str
-    ask: bool = True
-    prune: bool = False
-    only: str = ""
-    retries: int = 1
-    max_restarts: int = 0
-
-
-@dataclass(frozen=True)
-class Looked:
-    """A host as it is: what is live and what of it differs."""
-
-    live: Mapping[str, LiveStack]
-    differences: Mapping[str, tuple[Difference, ...]]
-    extra: tuple[Difference, ...]
-    extra_containers: Mapping[str, Mapping[str, Any]]
-
-    def step(self, stack: str) -> str:
-        return rollout_steps.step(self.differences[stack])
-
-    @property
-    def changed(self) -> bool:
-        everything = [*self.extra, *(one for found in self.differences.values() for one in found)]
-        return rollout_steps.step(everything) != rollout_steps.NOTHING
 
 
 @dataclass
@@ -133,59 +82,6 @@ class StackFailed(Exception):
         self.retryable = retryable
         self.answers: list[Mapping[str, Any]] = list(answers)
         self.fact = {"code": code, "what": what, "why": why, "change": change, "lines": list(lines)[:6]}
-
-
-def look(stacks: Sequence[RenderedStack], orders: Orders, world: World) -> Looked:
-    """Compare every stack with what is live. Reads only, and asks the engines side by side."""
-    ours = world.engine.ours()
-    images: dict[str, Optional[dict[str, Any]]] = {}
-
-    def image(reference: str) -> Optional[dict[str, Any]]:
-        if reference not in images:
-            images[reference] = world.engine.image(reference)
-        return images[reference]
-
-    live = {}
-    for stack in stacks:
-        labelled = [one for one in ours if one["Config"]["Labels"].get(LABEL_STACK) == stack.name]
-        named = [one for one in labelled if one["Name"].lstrip("/") == stack.container]
-        container = named[0] if named else world.engine.container(stack.container)
-        if container is None and labelled:
-            container = labelled[0]
-        others = [one["Name"].lstrip("/") for one in labelled if container and one["Id"] != container["Id"]]
-        live[stack.name] = LiveStack(
-            files=files.read(stack.directory, (*drift.MANAGED, *drift.UNWANTED)),
-            container=container,
-            duplicates=tuple(others),
-            image=image(container["Image"]) if container else None,
-            wanted_image=image(stack.image),
-            receipt=files.read_json(files.receipt_path(stack.directory)),
-            now=world.wall(),
-        )
-    running = [stack for stack in stacks if _runs(live[stack.name].container)]
-    if running:
-        with ThreadPoolExecutor(max_workers=min(len(running), 16)) as pool:
-            endpoints = pool.map(lambda stack: endpoint(stack, world.fetch), running)
-            for stack, answer in zip(running, endpoints):
-                live[stack.name] = replace(live[stack.name], endpoint=answer)
-    differences = {stack.name: tuple(drift.compare(stack, live[stack.name], ask=orders.ask)) for stack in stacks}
-    extra_containers = {} if orders.only else {one["Config"]["Labels"][LABEL_STACK]: one for one in ours}
-    extra = drift.extra(extra_containers.values(), live, prune=orders.prune)
-    return Looked(live, differences, tuple(extra), extra_containers)
-
-
-def endpoint(stack: RenderedStack, fetch: Fetch) -> Endpoint:
-    """What the engine of this stack answers on /health and /v1/models."""
-    health = fetch("GET", f"{stack.url}/health", timeout=HTTP_SECONDS)
-    if health.status != 200:
-        return Endpoint(health.status, error=health.error)
-    headers = {"Authorization": f"Bearer {stack.api_key}"} if stack.api_key else {}
-    listing = fetch("GET", f"{stack.url}/v1/models", headers=headers, timeout=HTTP_SECONDS)
-    return Endpoint(200, tuple(readiness.models_of(listing.json())), listing.status, listing.error)
-
-
-def _runs(container: Optional[Mapping[str, Any]]) -> bool:
-    return container is not None and container["State"]["Status"] == "running"
 
 
 class Rollout:
@@ -267,7 +163,7 @@ class Rollout:
             items = {difference.item for difference in looked.differences[name]}
             container = looked.live[name].container
             moves = items & {"devices", "environment NVIDIA_VISIBLE_DEVICES"}
-            if moves and _runs(container) and container is not None and stack.image not in unpulled:
+            if moves and runs(container) and container is not None and stack.image not in unpulled:
                 before = ", ".join(drift.gpus_of(container)) or "none"
                 now = ", ".join(str(gpu) for gpu in stack.gpus) or "none"
                 self.world.report(name, "stopping", f"stopping: moves from GPU {before} to GPU {now}")
@@ -464,7 +360,7 @@ class _OneStack:
             replaced = self.looked.step(later.name) == drift.RECREATE
             if later.position > stack.position and set(later.gpus) & set(stack.gpus) and replaced:
                 container = self.world.engine.container(later.container)
-                if _runs(container) and container is not None:
+                if runs(container) and container is not None:
                     self.world.report(later.name, "stopping", f"stopping early: {stack.name} needs its memory first")
                     self.world.engine.stop(container["Id"])
                     return True
@@ -514,7 +410,7 @@ class _OneStack:
             new = self.world.engine.logs(container["Id"], seen) if container else []
             seen = new[-1][0] if new else seen
             lines += [text for _moment, text in new]
-            answer = endpoint(stack, self.world.fetch) if _runs(container) else Endpoint()
+            answer = endpoint(stack, self.world.fetch) if runs(container) else Endpoint()
             texts = tuple(text for _moment, text in new)
             seen_now = _observation(container, texts, answer, self.world.clock() - started)
             if container and container["RestartCount"]:
@@ -552,7 +448,7 @@ class _OneStack:
             return answers
         failure = StackFailed(verdict["code"], verdict["message"], "", verdict["remedy"], (), False, answers)
         container = self.world.engine.container(stack.container)
-        if not _runs(container) or (container and container["RestartCount"]):
+        if not runs(container) or (container and container["RestartCount"]):
             # It died of the question: its log knows more than "no connection".
             log = [text for _m, text in self.world.engine.logs(container["Id"], since)] if container else []
             explained = self.rollout._explained(log, failure)
@@ -655,7 +551,7 @@ class _OneStack:
     def _stop(self, stack: RenderedStack) -> None:
         self.world.compose.stop(stack.directory)
         container = self.world.engine.container(stack.container)
-        if _runs(container):  # Compose could not: its file may be what is wrong
+        if runs(container):  # Compose could not: its file may be what is wrong
             self.world.engine.stop(stack.container)
         self._report("stopped", "stopped")
 

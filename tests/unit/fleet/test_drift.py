@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedFile, RenderedStack
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift import (
     ASK,
     CREATE,
@@ -336,21 +336,6 @@ def test_a_secret_somebody_wrote_into_a_compose_file_is_not_shown() -> None:
     (block,) = rollout_report.diffs(STACK, there, ())
     assert "HF_TOKEN: (not shown)" in block["before"]
     assert "hf_abc" not in json.dumps(block)
-
-
-@pytest.mark.parametrize(
-    "value", ["plain", "s3cr$t", "it's", 'say "x"', "back\\slash", "two\nlines", "a=b", "${X}", "'"]
-)
-def test_values_of_env_are_compared_as_compose_reads_them(value: str) -> None:
-    from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import env_quoted
-
-    files = {**STACK.files, ".env": RenderedFile(f"# c\nTOKEN_X={env_quoted(value)}\n", "0600", True)}
-    env = [f"TOKEN_X={value}" if one.startswith("TOKEN_X=") else one for one in ENV]
-    there = live(
-        files={**live().files, ".env": LiveFile(files[".env"].content, "0600", 0.0)},
-        container=disturbed("Config", "Env", to=env),
-    )
-    assert found(replace(STACK, files=files), there) == []
 
 
 def test_extra_containers_are_reported_and_removed_only_when_asked() -> None:

@@ -1,0 +1,131 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Looks at a host: what is live of each stack, and what of it differs. Reads only.
+
+A run that changes nothing ends here, so this module imports no more than looking takes.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from ..fleet import drift, rollout_steps
+from ..fleet.compose import LABEL_STACK, RenderedStack
+from ..fleet.drift import Difference, Endpoint, LiveStack
+from . import compose_cli, files
+from .docker_engine import Engine
+from .http import Fetch
+from .nvidia_smi import Report
+
+HTTP_SECONDS = 5.0
+GPU_LOCKS = "/run/modelfleet"
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything a rollout touches. Tests give other clocks and other hosts."""
+
+    engine: Engine
+    fetch: Fetch
+    memory: Callable[[bool], Report]  # True: with the processes that hold it
+    ask: Callable[..., list[dict[str, Any]]]
+    report: Callable[[str, str, str], None]  # stack, phase, text for a person
+    seed: Callable[[], int]
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    compose: Any = compose_cli
+    gpu_locks: str = GPU_LOCKS
+
+
+@dataclass(frozen=True)
+class Orders:
+    """How to roll out, beside what."""
+
+    root: str
+    ask: bool = True
+    prune: bool = False
+    only: str = ""
+    retries: int = 1
+    max_restarts: int = 0
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A host as it is: what is live and what of it differs."""
+
+    live: Mapping[str, LiveStack]
+    differences: Mapping[str, tuple[Difference, ...]]
+    extra: tuple[Difference, ...]
+    extra_containers: Mapping[str, Mapping[str, Any]]
+
+    def step(self, stack: str) -> str:
+        return rollout_steps.step(self.differences[stack])
+
+    @property
+    def changed(self) -> bool:
+        everything = [*self.extra, *(one for found in self.differences.values() for one in found)]
+        return rollout_steps.step(everything) != rollout_steps.NOTHING
+
+
+def look(stacks: Sequence[RenderedStack], orders: Orders, world: World) -> Looked:
+    """Compare every stack with what is live. Reads only, and asks the engines side by side."""
+    ours = world.engine.ours()
+    images: dict[str, Optional[dict[str, Any]]] = {}
+
+    def image(reference: str) -> Optional[dict[str, Any]]:
+        if reference not in images:
+            images[reference] = world.engine.image(reference)
+        return images[reference]
+
+    live = {}
+    for stack in stacks:
+        labelled = [one for one in ours if one["Config"]["Labels"].get(LABEL_STACK) == stack.name]
+        named = [one for one in labelled if one["Name"].lstrip("/") == stack.container]
+        container = named[0] if named else world.engine.container(stack.container)
+        if container is None and labelled:
+            container = labelled[0]
+        others = [one["Name"].lstrip("/") for one in labelled if container and one["Id"] != container["Id"]]
+        live[stack.name] = LiveStack(
+            files=files.read(stack.directory, (*drift.MANAGED, *drift.UNWANTED)),
+            container=container,
+            duplicates=tuple(others),
+            image=image(container["Image"]) if container else None,
+            wanted_image=image(stack.image),
+            receipt=files.read_json(files.receipt_path(stack.directory)),
+            now=world.wall(),
+        )
+    running = [stack for stack in stacks if runs(live[stack.name].container)]
+    if running:
+        with ThreadPoolExecutor(max_workers=min(len(running), 16)) as pool:
+            endpoints = pool.map(lambda stack: endpoint(stack, world.fetch), running)
+            for stack, answer in zip(running, endpoints):
+                live[stack.name] = replace(live[stack.name], endpoint=answer)
+    differences = {stack.name: tuple(drift.compare(stack, live[stack.name], ask=orders.ask)) for stack in stacks}
+    extra_containers = {} if orders.only else {one["Config"]["Labels"][LABEL_STACK]: one for one in ours}
+    extra = drift.extra(extra_containers.values(), live, prune=orders.prune)
+    return Looked(live, differences, tuple(extra), extra_containers)
+
+
+def endpoint(stack: RenderedStack, fetch: Fetch) -> Endpoint:
+    """What the engine of this stack answers on /health and /v1/models."""
+    health = fetch("GET", f"{stack.url}/health", timeout=HTTP_SECONDS)
+    if health.status != 200:
+        return Endpoint(health.status, error=health.error)
+    headers = {"Authorization": f"Bearer {stack.api_key}"} if stack.api_key else {}
+    listing = fetch("GET", f"{stack.url}/v1/models", headers=headers, timeout=HTTP_SECONDS)
+    return Endpoint(200, tuple(models_of(listing.json())), listing.status, listing.error)
+
+
+def models_of(answer: Any) -> list[Mapping[str, Any]]:
+    """The entries of a parsed /v1/models body; empty when it is none."""
+    entries = answer.get("data") if isinstance(answer, dict) else None
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def runs(container: Optional[Mapping[str, Any]]) -> bool:
+    return container is not None and container["State"]["Status"] == "running"
