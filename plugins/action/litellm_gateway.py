@@ -71,7 +71,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 raise ValueError(f"blocked: {each!r} is no route. {known}")
         warnings = [
             f"{model} has no replica left while {', '.join(blocked)} is blocked: "
-            + (f"{', '.join(gateway.fallbacks[model])} takes over." if model in gateway.fallbacks else "clients get 403.")
+            + (
+                f"{', '.join(gateway.fallbacks[model])} takes over."
+                if model in gateway.fallbacks
+                else "clients get 403."
+            )
             for model, left in routes.unblocked_replicas(planned, blocked).items()
             if not left
         ]

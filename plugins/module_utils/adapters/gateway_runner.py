@@ -31,9 +31,6 @@ from .http import Fetch, HttpAnswer
 HTTP_SECONDS = 10.0
 ASKED_AT_ONCE = 8  # idle workers are woken one after another only when they are asked at the same time
 POLL_SECONDS = 1.0
-READY_SECONDS = 240.0
-RELOAD_SECONDS = 240.0  # two workers, each up to 120 s
-VALIDATE_SECONDS = 240.0
 WRONG_KEY = "sk-modelfleet-nobody-has-this-key"
 NO_MODEL = "modelfleet-no-such-model"
 RUNNING = re.compile(rb"^vllm:num_requests_(?:running|waiting)\{[^}]*\} ([0-9.e+]+)", re.MULTILINE)
@@ -261,7 +258,7 @@ class GatewayRollout:
                 *("--volume", f"{os.path.join(staged, 'config')}:{gateway_files.CONFIG_FOLDER}:ro", image),
                 *("--config", f"{gateway_files.CONFIG_FOLDER}/config.yaml", "--validate_config"),
             ],
-            VALIDATE_SECONDS,
+            gateway.timeout,
         )
         counted = re.search(r"config OK \((\d+) models\)", done.output)
         if done.status == 0 and counted and int(counted[1]) == gateway.models:
@@ -320,7 +317,7 @@ class GatewayRollout:
                 f"{gateway.host} has a container {gateway.container} that is not ours. Rename or remove it.",
             )
         up = self.world.compose.up(gateway.directory, timeout=900)
-        differences = self._until_as_wanted(READY_SECONDS) if up.ok else []
+        differences = self._until_as_wanted() if up.ok else []
         if up.ok and not differences:
             return
         reason = _said(differences) if up.ok else up.output.strip()[-1500:]
@@ -329,7 +326,7 @@ class GatewayRollout:
         if live.container is not None and live.files:
             self._restore(live)
             self.world.compose.up(gateway.directory, timeout=900)
-            back = self._until_ready(READY_SECONDS)
+            back = self._until_ready()
             after = "The one before is put back" + (" and ready." if back else ", and is not ready either.")
         raise GatewayFailed(
             "gateway_not_ready",
@@ -337,8 +334,8 @@ class GatewayRollout:
         )
 
     def _wait(self) -> None:
-        if not self._until_ready(READY_SECONDS):
-            problem = f"The gateway on {self.gateway.host} runs and is not ready after {READY_SECONDS:g} s."
+        if not self._until_ready():
+            problem = f"The gateway on {self.gateway.host} runs and is not ready after {self.gateway.timeout} s."
             lines = [text for _moment, text in self.world.engine.logs(self.gateway.container)][-12:]
             raise GatewayFailed("gateway_not_ready", "\n".join([problem, *lines]))
 
@@ -347,14 +344,14 @@ class GatewayRollout:
         if live.told is None or live.told.status != 200:
             self._wait()
         self._hang_up()
-        differences = self._until_as_wanted(RELOAD_SECONDS)
+        differences = self._until_as_wanted()
         if not differences:
             return
         self._restore(live)
         self._hang_up()
         raise GatewayFailed(
             "gateway_reload_failed",
-            f"The gateway on {gateway.host} did not take the new configuration within {RELOAD_SECONDS:g} s: "
+            f"The gateway on {gateway.host} did not take the new configuration within {gateway.timeout} s: "
             f"{_said(differences)}. The files before are put back and read again.",
         )
 
@@ -366,9 +363,9 @@ class GatewayRollout:
         if not done.ok:
             raise GatewayFailed("gateway_reload_failed", f"{self.gateway.host}: {done.output.strip()[-500:]}")
 
-    def _until_as_wanted(self, seconds: float) -> list[Difference]:
+    def _until_as_wanted(self) -> list[Difference]:
         """Wait until every answer is as planned, twice in a row; what still differs at the end."""
-        deadline = self.world.clock() + seconds
+        deadline = self.world.clock() + self.gateway.timeout
         in_a_row = 0
         differences: list[Difference] = []
         while self.world.clock() < deadline:
@@ -379,8 +376,8 @@ class GatewayRollout:
             self.world.sleep(POLL_SECONDS)
         return differences or [Difference(gateway_files.PROJECT, "answers", "as planned", "now and then", "reload")]
 
-    def _until_ready(self, seconds: float) -> bool:
-        deadline = self.world.clock() + seconds
+    def _until_ready(self) -> bool:
+        deadline = self.world.clock() + self.gateway.timeout
         while self.world.clock() < deadline:
             if tell(self.gateway, self.world.fetch, 1).status == 200:
                 return True

@@ -48,6 +48,7 @@ class GatewaySettings:
     health_interval: int = 30  # seconds between two probes of a route
     drain_seconds: int = 600  # how long a stream may go on after its worker was told to leave
     restart: str = "unless-stopped"
+    timeout: int = 300  # seconds until a start or a reload must be through
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class RenderedGateway:
     image: str
     url: str  # as seen from the host itself
     user: str
+    timeout: int
     files: Mapping[str, GatewayFile]
     service_definition: Mapping[str, Any]
     hash: str  # of what the container is
@@ -187,6 +189,7 @@ def render(
         image=gateway.image.reference,
         url=f"http://{'127.0.0.1' if listen in compose.EVERY_ADDRESS else compose.bracketed(listen)}:{gateway.port}",
         user=settings.user,
+        timeout=settings.timeout,
         files=files,
         service_definition=service,
         hash=digest,
