@@ -281,7 +281,7 @@ CHECK = {
     "expect": {"type": "list", "elements": "list", "required": True},
     "image": {"type": "str", "default": ""},
     "thinking": {"type": "bool", "default": False},
-    "max_tokens": {"type": "int", "default": 120},
+    "max_tokens": {"type": "int", "default": 120, "no_log": False},
 }
 SERVER = {
     "url": {"type": "str"},

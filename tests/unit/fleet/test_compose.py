@@ -428,7 +428,7 @@ needs_compose = pytest.mark.skipif(compose_command() is None, reason="no Compose
 
 def as_compose_reads_it(rendered: RenderedStack, folder: Path) -> dict:
     for name, file in rendered.files.items():
-        (folder / name).write_text(file.content, encoding="utf-8", newline="")
+        (folder / name).write_bytes(file.content.encode())
     done = subprocess.run(
         [compose_command(), "--project-directory", str(folder), "config", "--format", "json"],
         capture_output=True,
