@@ -12,9 +12,9 @@ version_added: 0.1.0
 author: [modelfleet contributors (@modelfleet)]
 description:
   - The routes are made on the controller from the C(fleet_*) variables of all hosts, whoever is in C(-l).
-  - A new configuration is read by LiteLLM in the pinned image, without a network, before it reaches the running gateway.
-    Then the gateway's workers take turns, so that no request is lost, and the run waits until every one of them names
-    the new configuration. If they do not, the files before are put back.
+  - A new configuration is read by LiteLLM in the pinned image, without a network, before it reaches the running
+    gateway. Then the gateway's workers take turns, so that no request is lost, and the run waits until every one of
+    them names the new configuration. If they do not, the files before are put back.
   - The container is replaced only when its image, its service or its environment changes.
   - What was changed is asked through the gateway (every model, every alias, pictures too), and what must be refused is
     tried. A wrong answer is compared with the engine's own, so that it is clear whose fault it is.

@@ -1,0 +1,173 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What clients notice while the gateway changes: requests, failures and the slowest request, at a steady rate.
+
+    gateway_change.py [--requests 2000] [--rate 10] [reload] [crash] [upgrade]
+
+reload   five reloads, one after another          crash    one of two replicas is killed
+upgrade  one of two replicas is blocked, drained, restarted and opened again
+
+Needs the lab, converged with two replicas of one model:
+    ansible-playbook -i inventories/lab -i molecule/gateway/two_hosts.yml site.yml
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Callable
+
+ROOT = Path(__file__).resolve().parent.parent
+ANSIBLE = [
+    str(Path(sys.executable).parent / "ansible"),
+    "-i",
+    "inventories/lab",
+    "-i",
+    "molecule/gateway/two_hosts.yml",
+]
+MODEL = "summary"
+REPLICA, CONTAINER, PORT = "ana-docker--summarizer-too", "vllm-summarizer-too", 8103
+VAULT = ROOT / "inventories" / "lab" / "group_vars" / "gateways" / "vault.yml"
+KEY = re.search(r"sk-lab-only-\w+", VAULT.read_text(encoding="utf-8")).group()
+RELOADS = 5
+
+
+def lab(*words: str) -> str:
+    done = subprocess.run([ROOT / "lab" / "lab", *words], check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    return done.stdout
+
+
+def on_gateway(command: str) -> str:
+    return lab("ssh", "ana-docker", command)
+
+
+class Load:
+    """Requests at a steady rate, each on a connection of its own, until ``stop``."""
+
+    def __init__(self, address: str, rate: float, at_least: int) -> None:
+        self.address = address
+        self.rate = rate
+        self.at_least = at_least
+        self.seconds: list[float] = []
+        self.failures: Counter[str] = Counter()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _send(self) -> None:
+        began, sent = time.monotonic(), 0
+        with ThreadPoolExecutor(256) as pool:
+            while sent < self.at_least or not self._stopped.is_set():
+                pool.submit(self._ask)
+                sent += 1
+                time.sleep(max(0.0, began + sent / self.rate - time.monotonic()))
+
+    def _ask(self) -> None:
+        body = {"model": MODEL, "max_tokens": 5, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        began = time.monotonic()
+        try:
+            connection = http.client.HTTPConnection(self.address, 4000, timeout=120)
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+            answer = connection.getresponse()
+            content = answer.read()
+            if answer.status != 200:
+                self.failures[f"HTTP {answer.status}: {content[:150]!r}"] += 1
+        except (OSError, http.client.HTTPException) as error:
+            self.failures[type(error).__name__] += 1
+        self.seconds.append(time.monotonic() - began)
+
+
+def workers() -> set[str]:
+    listed = on_gateway("docker top litellm -eo pid,args")
+    return {line.split()[0] for line in listed.splitlines() if "spawn_main" in line}
+
+
+def reload() -> None:
+    for number in range(RELOADS):
+        before = workers()
+        began = time.monotonic()
+        on_gateway("docker exec litellm sh -c 'kill -HUP 1'")
+        while before & (now := workers()) or len(now) < len(before):
+            time.sleep(2)
+        print(f"  reload {number + 1}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def crash() -> None:
+    time.sleep(5)
+    on_gateway(f"docker update --restart=no {CONTAINER} >/dev/null; docker kill {CONTAINER}")
+    time.sleep(40)
+    on_gateway(f"docker update --restart=unless-stopped {CONTAINER} >/dev/null; docker start {CONTAINER}")
+    healthy()
+    time.sleep(20)
+
+
+def upgrade() -> None:
+    time.sleep(2)
+    gateway(f"blocked={REPLICA} drain=120")
+    on_gateway(f"docker restart {CONTAINER}")
+    healthy()
+    gateway("")
+    time.sleep(5)
+
+
+def healthy() -> None:
+    on_gateway(f"until curl -fs -o /dev/null http://127.0.0.1:{PORT}/health; do sleep 1; done")
+
+
+def gateway(arguments: str) -> None:
+    """The module as a playbook calls it."""
+    groups = "gpu_hosts={{ groups['gpu_hosts'] | join(',') }} gateways=ana-docker ask=false"
+    words = [*ANSIBLE, "ana-docker", "-m", "modelfleet.inference.litellm_gateway", "-a", f"{groups} {arguments}"]
+    done = subprocess.run(words, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(done.stdout)
+
+
+CASES: dict[str, Callable[[], None]] = {"reload": reload, "crash": crash, "upgrade": upgrade}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="case", help=", ".join(CASES))
+    parser.add_argument("--requests", type=int, default=2000, help="at least so many in each case")
+    parser.add_argument("--rate", type=float, default=10, help="requests a second")
+    wanted = parser.parse_args()
+    os.environ.setdefault("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))
+    address = json.loads(lab("status", "--json"))["ana-docker"]["address"]
+    failed = 0
+    for name in wanted.cases:
+        print(f"{name}:", flush=True)
+        with Load(address, wanted.rate, wanted.requests) as load:
+            CASES[name]()
+        ordered = sorted(load.seconds)
+        failed += sum(load.failures.values())
+        print(
+            f"  {len(ordered)} requests, {sum(load.failures.values())} failed, "
+            f"median {ordered[len(ordered) // 2]:.2f} s, slowest {ordered[-1]:.2f} s"
+        )
+        for what, count in load.failures.most_common(5):
+            print(f"    {count} x {what}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
