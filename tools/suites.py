@@ -64,13 +64,28 @@ def suites() -> list[Suite]:
     if (ROOT / ".venv-3.9").exists():
         found.append(Suite("core-3.9", [str(ROOT / ".venv-3.9/bin/python"), *pytest, "tests/unit/fleet"], 600))
     if any((ROOT / "tests/integration").glob("**/test_*.py")):
-        found.append(Suite("integration", [sys.executable, *pytest, "-x", "tests/integration"], 1200, lab=True))
+        found.append(
+            Suite(
+                "integration",
+                [sys.executable, "-m", "pytest", "-v", "--durations=5", "tests/integration"],
+                1200,
+                lab=True,
+            )
+        )
     scenarios = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
     scenarios.sort(key=lambda name: name != "site")  # the main job first
     found += [
         Suite(
             f"molecule/{name}",
-            [str(BIN / "molecule"), "test", "--scenario-name", name, "--no-shared-state", "--no-command-borders"],
+            [
+                str(BIN / "molecule"),
+                "test",
+                "--scenario-name",
+                name,
+                "--no-shared-state",
+                "--destroy=never",
+                "--no-command-borders",
+            ],
             1200,
             lab=True,
             environment={"PY_COLORS": "0", "ANSIBLE_FORCE_COLOR": "0"},
