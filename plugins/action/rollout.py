@@ -123,15 +123,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if "ansible_job_id" not in job:
             return job
         status = {"jid": job["ansible_job_id"], "_async_dir": os.path.dirname(job["results_file"])}
-        for entry in self._entries(progress, lambda: self._ended(status, task_vars)):
+        for entry in self._entries(progress, lambda: self._status(status, task_vars).get("finished")):
             name = f"{host} {entry['stack']}".rstrip()
             # Standard error: standard output belongs to the callback, which may print JSON there.
             display.display(f"{name}: {entry['text']}", stderr=True)
-        while not self._ended(status, task_vars):  # its last line comes before its result
-            time.sleep(POLL_SECONDS)
         result = self._status(status, task_vars)
-        self._status({**status, "mode": "cleanup"}, task_vars)
-        self._low_level_execute_command(f"rm -f {shlex.quote(progress)}")
+        while not result.get("finished"):  # its last line comes before its result
+            time.sleep(POLL_SECONDS)
+            result = self._status(status, task_vars)
+        self._low_level_execute_command(f"rm -f {shlex.quote(progress)} {shlex.quote(job['results_file'])}")
         for name in ("invocation", "exception", "ansible_job_id", "started", "finished", "results_file"):
             result.pop(name, None)
         return result
@@ -162,9 +162,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if ended():
                     return
             time.sleep(POLL_SECONDS)
-
-    def _ended(self, status: dict[str, Any], task_vars: Any) -> bool:
-        return bool(self._status(status, task_vars).get("finished"))
 
     def _status(self, status: dict[str, Any], task_vars: Any) -> dict[str, Any]:
         result: dict[str, Any] = self._execute_module("ansible.legacy.async_status", status, task_vars=task_vars)

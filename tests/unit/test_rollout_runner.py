@@ -141,20 +141,12 @@ class Host:
     def ends(self, container: str, since: float, until: float) -> list[tuple[int, bool]]:
         return []
 
-    def stop(self, container: Any, seconds: int = 30) -> Any:
+    def stop(self, container: str, seconds: int = 30) -> None:
         with self.lock:
-            if isinstance(container, str) and not container.startswith("/"):
-                for one in self.containers.values():
-                    if container in (one["Id"], one["Name"].lstrip("/")):
-                        self.acts.append(f"stop {one['Name'].lstrip('/')}")
-                        one["State"].update(Status="exited", ExitCode=0)
-                return None
-            # Compose, by folder.
             for one in self.containers.values():
-                if one["Config"]["Labels"].get("com.docker.compose.project.working_dir") == container:
+                if container in (one["Id"], one["Name"].lstrip("/")):
                     self.acts.append(f"stop {one['Name'].lstrip('/')}")
                     one["State"].update(Status="exited", ExitCode=0)
-            return Composed(0, "")
 
     def remove(self, container: str) -> None:
         with self.lock:

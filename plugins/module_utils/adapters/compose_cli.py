@@ -30,10 +30,6 @@ def up(directory: str, *, timeout: float = 300) -> Outcome:
     return run(directory, ["up", "--detach", "--pull", "never", "--no-build", "--quiet-pull"], timeout)
 
 
-def stop(directory: str, *, timeout: float = 300) -> Outcome:
-    return run(directory, ["stop"], timeout)
-
-
 def down(directory: str, *, timeout: float = 300) -> Outcome:
     """Remove containers and the project's network; volumes stay."""
     return run(directory, ["down"], timeout)

@@ -30,6 +30,7 @@ from .live import Looked, Orders, World, endpoint, look, runs
 
 POLL_SECONDS = 0.5
 ANSWER_SECONDS = 60.0  # an engine that says it is ready and lets a short question wait for so long hangs
+FAILED_STOP_SECONDS = 5
 DRAIN_SECONDS = 60.0  # the driver gives the memory of an ended process back within seconds
 STILL_SECONDS = 1.0
 STILL_LIMIT_SECONDS = 15.0
@@ -243,7 +244,8 @@ class _OneStack:
                     outcome.ended = "ready"
                 except StackFailed as failure:
                     self._fail(failure)
-            self._settle()
+            if self._followed():
+                self._settle()
         finally:
             outcome.seconds = self.world.clock() - self.began
 
@@ -386,6 +388,15 @@ class _OneStack:
                 orphan,
             )
         return owners
+
+    def _followed(self) -> bool:
+        """Whether another engine will load on one of these cards after this one."""
+        return any(
+            later.position > self.stack.position
+            and set(later.gpus) & set(self.stack.gpus)
+            and self.looked.step(later.name) in rollout_steps.STARTS
+            for later in self.rollout.stacks.values()
+        )
 
     def _settle(self) -> None:
         """The next engine of the chain measures the card when it starts: it must have come to rest."""
@@ -549,10 +560,8 @@ class _OneStack:
         return restored and bool(self.world.compose.up(stack.directory).ok)
 
     def _stop(self, stack: RenderedStack) -> None:
-        self.world.compose.stop(stack.directory)
-        container = self.world.engine.container(stack.container)
-        if runs(container):  # Compose could not: its file may be what is wrong
-            self.world.engine.stop(stack.container)
+        # What failed has no requests to finish: it gets no long grace.
+        self.world.engine.stop(stack.container, FAILED_STOP_SECONDS)
         self._report("stopped", "stopped")
 
     def _keep(self, stack: RenderedStack, failure: StackFailed) -> str:
