@@ -75,6 +75,12 @@ pending:
   type: list
   elements: str
   sample: ["log-driver: not set -> \"local\""]
+notes:
+  description: What a person should know, each shown as a warning.
+  returned: always
+  type: list
+  elements: str
+  sample: ["ana-ml2: waits for a restart of Docker, which would stop what runs: ..."]
 applied_by:
   description: V(nothing), V(write) (no daemon runs), V(reload) or V(restart).
   returned: always
@@ -174,8 +180,9 @@ def main():
         complaint = engine.validate(text)
         if complaint:
             module.fail_json(msg=f"{host}: dockerd refuses the new {path}, nothing was written: {complaint}")
+    notes = []
     if decision.pending:
-        module.warn(
+        notes.append(
             f"{host}: waits for a restart of Docker, which would stop what runs: {'; '.join(decision.pending)}. "
             "Set container_engine_restart: allowed when the models may be down for some minutes."
         )
@@ -188,6 +195,7 @@ def main():
         changed=decision.how != "nothing",
         changes=[change.as_dict() for change in decision.changes],
         pending=list(decision.pending),
+        notes=notes,
         applied_by=decision.how,
         # Laid out alike, so that only what really changes is shown.
         diff={

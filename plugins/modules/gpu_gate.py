@@ -67,6 +67,12 @@ proofs:
   elements: dict
   sample:
     - {gpus: [1], image: "vllm/vllm-openai@sha256:49211ab2", seen: [GPU-11111111-2222-3333-4444-555555555555]}
+notes:
+  description: What a person should know, each shown as a warning.
+  returned: always
+  type: list
+  elements: str
+  sample: ["ana-ml2: no image of the inventory is on this host yet ..."]
 """
 
 import re
@@ -81,6 +87,11 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.host_ch
 def refused(host, indexes, mode, words):
     """The message for a container that did not start or did not see its cards."""
     found = diagnosis.diagnose(words)
+    if 'device driver "cdi"' in words:
+        return (
+            f"{host}: Docker does not read CDI specifications (features.cdi, Docker 25 and later). Where that waits "
+            "for a restart of Docker, set container_engine_restart: allowed. [cdi_not_enabled]"
+        )
     what = f"{host}: a container that is given GPU {', '.join(map(str, indexes))} ({mode}) does not get there"
     if found:
         return f"{what}: {found[0].cause} {found[0].remedy} [{found[0].code}]\n{words.strip()[-600:]}"
@@ -105,11 +116,8 @@ def main():
     image = wanted["image"] or looker.image_of_ours(references)
     proofs = []
     if not image:
-        module.warn(
-            f"{host}: no image of the inventory is on this host yet, so nothing was tried. Run again after the first "
-            "rollout with nvidia_runtime_gate: always."
-        )
-        module.exit_json(changed=False, proofs=proofs)
+        note = f"{host}: no image of the inventory is here yet, so nothing proves that a container sees its cards."
+        module.exit_json(changed=False, proofs=proofs, notes=[note])
     uuids = {card.index: card.uuid for card in report.cards}
     for indexes in card_sets(wanted["stacks"], sorted(uuids)):
         want = sorted(uuids[index] for index in indexes)
@@ -124,7 +132,7 @@ def main():
                 proofs=proofs,
             )
         proofs.append({"gpus": list(indexes), "image": image, "seen": seen})
-    module.exit_json(changed=False, proofs=proofs)
+    module.exit_json(changed=False, proofs=proofs, notes=[])
 
 
 if __name__ == "__main__":

@@ -135,6 +135,12 @@ nvidia:
     boot_unit: {path: /etc/systemd/system/modelfleet-gpu-nodes.service, text: "", commands: [], write: false}
     start_persistence: false
     need: {packages: [], repository: null}
+notes:
+  description: What a person should know, each shown as a warning.
+  returned: always
+  type: list
+  elements: str
+  sample: ["ana-ml2: GPU 1: GPU 1 of ana-ml2 is in compute mode Exclusive_Process ..."]
 ansible_facts:
   description: Whether engine, Compose and SDK are there, so that a check run can end before what needs them.
   returned: always
@@ -158,7 +164,7 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import host as looker
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import gpus, host_check, host_packages
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import FleetError, errors
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import WARNING, FleetError, errors
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.model import Gpu
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.sizes import parse_size
 
@@ -265,9 +271,7 @@ def main():
         findings += more
     result["ansible_facts"] = {"modelfleet_engine_there": not engine.missing}
     result["findings"] = [asdict(finding) for finding in findings]
-    for finding in findings:
-        if finding not in errors(findings):
-            module.warn(str(finding))
+    result["notes"] = [str(finding) for finding in findings if finding.severity == WARNING]
     if errors(findings):
         module.fail_json(msg=str(FleetError(errors(findings))), **result)
     module.exit_json(**result)
