@@ -1,0 +1,258 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run does to a gateway that takes, refuses or ignores its new configuration. Files are real, Docker is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Sequence
+
+import pytest
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import compose_cli, gateway_runner
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.gateway_runner import (
+    GatewayFailed,
+    GatewayRollout,
+    Orders,
+    World,
+)
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.http import HttpAnswer
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import gateway_files, inventory, routes
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import LABEL_HASH
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gateway_files import RenderedGateway
+
+from ..fleet.fleets import GATEWAYS, GPU_HOSTS, MASTER_KEY, changed
+
+GATEWAY = "ana-docker/fleet_gateway"
+QUIET = Orders(ask=False)
+
+
+def render(root: Path, *edits: tuple[str, Any]) -> RenderedGateway:
+    fleet = inventory.parse(changed(*edits), gpu_hosts=GPU_HOSTS, gateways=GATEWAYS)
+    settings = gateway_files.GatewaySettings(root=str(root), user=f"{os.getuid()}:{os.getgid()}", timeout=20)
+    return gateway_files.render(routes.make(fleet, fleet.gateways["ana-docker"]), settings, "# keys\n")
+
+
+class Lab:
+    """A host with a gateway that reads its files when it is told to: the state that Docker and LiteLLM would keep."""
+
+    def __init__(self, now: RenderedGateway, *, running: bool = True) -> None:
+        self.directory = Path(now.directory)
+        self.reloads = 0
+        self.takes = True  # whether a reload makes it read its files
+        self.counts: int = now.models
+        self.time = 0.0
+        self.commands: list[str] = []
+        self.container: Any = None
+        self.read: list[dict[str, Any]] = []
+        if running:
+            for name, file in now.files.items():
+                path = self.directory / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(file.content)
+                path.chmod(int(file.mode, 8))
+            self.start(now)
+
+    def start(self, now: RenderedGateway) -> None:
+        labels = {LABEL_HASH: now.hash, "com.docker.compose.project.working_dir": now.directory}
+        config = {"Image": now.image, "Labels": labels}
+        self.container = {"Image": now.image.split("@")[1], "Config": config, "State": {"Status": "running"}}
+        self.read_files()
+
+    def read_files(self) -> None:
+        text = (self.directory / "config/config.yaml").read_text()
+        self.read = []
+        for block in text.split("  - model_name:")[1:]:
+            info: dict[str, Any] = {"id": re.search(r" id: (\S+)", block)[1]}  # type: ignore[index]
+            info["supports_vision"] = "supports_vision: true" in block
+            mark = re.search(r"modelfleet_config: (\S+)", block)
+            if mark:
+                info["modelfleet_config"] = mark[1].strip("'\"")
+            self.read.append({"model_info": info})
+
+    def fetch(self, method: str, url: str, *_more: Any, **_named: Any) -> HttpAnswer:
+        if self.container is None:
+            return HttpAnswer(0, error="connection refused")
+        body = {"data": self.read} if url.endswith("/model/info") else {}
+        return HttpAnswer(200, json.dumps(body).encode())
+
+    def run(self, words: Sequence[str], timeout: float) -> compose_cli.Outcome:
+        self.commands.append(" ".join(words))
+        if "--validate_config" in words:
+            assert MASTER_KEY not in self.commands[-1]
+            return compose_cli.Outcome(0, f"LiteLLM: config OK ({self.counts} models)")
+        self.reloads += 1
+        if self.takes:
+            self.read_files()
+        return compose_cli.Outcome(0, "")
+
+    def up(self, directory: str, *, timeout: float) -> compose_cli.Outcome:
+        self.commands.append("up")
+        self.start(self.wanted)
+        return compose_cli.Outcome(0, "")
+
+    def inspect(self, _name: str) -> Any:
+        return self.container
+
+    def image(self, _name: str) -> Any:
+        return {"Id": "sha256:config", "RepoDigests": []}
+
+    def logs(self, _name: str) -> list[tuple[float, str]]:
+        return []
+
+    def clock(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    wanted: RenderedGateway
+
+
+def rollout(lab: Lab, wanted: RenderedGateway, orders: Orders = QUIET) -> GatewayRollout:
+    lab.wanted = wanted
+    engine = SimpleNamespace(container=lab.inspect, image=lab.image, logs=lab.logs)
+    world = World(engine, lab.fetch, lambda: 1, lab.run, lab.clock, lab.sleep, lab)  # type: ignore[arg-type]
+    return GatewayRollout(wanted, orders, world)
+
+
+def contents(lab: Lab) -> dict[str, str]:
+    return {
+        name: (lab.directory / name).read_text() for name in gateway_files.MANAGED if (lab.directory / name).exists()
+    }
+
+
+def wanted_contents(gateway: RenderedGateway) -> dict[str, str]:
+    return {name: file.content for name, file in gateway.files.items()}
+
+
+NEW_ALIAS = (f"{GATEWAY}/aliases", {"vision": "qwen-vl", "see": "qwen-vl"})
+
+
+def test_nothing_to_do(tmp_path: Path) -> None:
+    gateway = render(tmp_path)
+    lab = Lab(gateway)
+    assert not rollout(lab, gateway).run().changed
+    assert lab.commands == []
+
+
+def test_a_new_route_is_read_first_and_reloaded_then(tmp_path: Path) -> None:
+    wanted = render(tmp_path, NEW_ALIAS)
+    lab = Lab(render(tmp_path))
+    lab.counts = wanted.models
+    outcome = rollout(lab, wanted).run()
+    assert (outcome.changed, outcome.step) == (True, "reload")
+    assert ["--validate_config" in each for each in lab.commands] == [True, False]
+    assert lab.commands[1] == "docker exec litellm sh -c kill -HUP 1"
+    assert contents(lab) == wanted_contents(wanted)
+    assert not rollout(lab, wanted).look().changed
+
+
+def test_check_mode_sees_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    before, wanted = render(tmp_path), render(tmp_path, NEW_ALIAS)
+    lab = Lab(before)
+    outcome = rollout(lab, wanted).look()
+    assert (outcome.changed, outcome.step, lab.commands) == (True, "reload", [])
+    assert contents(lab) == wanted_contents(before)
+    assert not (lab.directory / ".modelfleet").exists()
+
+
+def test_a_model_that_litellm_drops_keeps_the_configuration_out(tmp_path: Path) -> None:
+    before, wanted = render(tmp_path), render(tmp_path, NEW_ALIAS)
+    lab = Lab(before)
+    lab.counts = wanted.models - 1
+    with pytest.raises(GatewayFailed, match="it dropped some") as failed:
+        rollout(lab, wanted).run()
+    assert failed.value.code == "gateway_config_refused"
+    assert contents(lab) == wanted_contents(before)
+    assert lab.reloads == 0
+
+
+def test_workers_that_do_not_take_it_get_the_files_before_back(tmp_path: Path) -> None:
+    before, wanted = render(tmp_path), render(tmp_path, NEW_ALIAS)
+    lab = Lab(before)
+    lab.counts, lab.takes = wanted.models, False
+    with pytest.raises(GatewayFailed, match="put back") as failed:
+        rollout(lab, wanted).run()
+    assert failed.value.code == "gateway_reload_failed"
+    assert contents(lab) == wanted_contents(before)
+    assert lab.reloads == 2
+
+
+def test_a_client_key_needs_no_reload(tmp_path: Path) -> None:
+    wanted = render(tmp_path, (f"{GATEWAY}/keys/0/rpm", 60))
+    lab = Lab(render(tmp_path))
+    assert rollout(lab, wanted).run().step == "write"
+    assert lab.commands == []
+    assert contents(lab) == wanted_contents(wanted)
+
+
+def test_the_first_start(tmp_path: Path) -> None:
+    wanted = render(tmp_path)
+    lab = Lab(wanted, running=False)
+    outcome = rollout(lab, wanted).run()
+    assert outcome.step == "create"
+    assert ["--validate_config" in lab.commands[0], lab.commands[1]] == [True, "up"]
+    assert {name: oct((lab.directory / name).stat().st_mode & 0o777) for name in (".env", "config/keys.json")} == {
+        ".env": "0o600",
+        "config/keys.json": "0o640",
+    }
+
+
+def test_a_run_for_other_hosts_never_replaces_the_container(tmp_path: Path) -> None:
+    wanted = render(tmp_path, NEW_ALIAS, (f"{GATEWAY}/port", 4001))
+    lab = Lab(render(tmp_path))
+    lab.counts = wanted.models
+    outcome = rollout(lab, wanted, Orders(replace=False, ask=False)).run()
+    assert outcome.step == "reload"
+    assert outcome.needs_replacing
+    assert "site.yml -l ana-docker" in outcome.warnings[0]
+    assert "up" not in lab.commands
+    assert "4000:4000" in contents(lab)["compose.yaml"]
+    assert contents(lab)["config/config.yaml"] == wanted.files["config/config.yaml"].content
+
+
+def test_a_gateway_that_does_not_run_is_left_alone_by_a_run_for_other_hosts(tmp_path: Path) -> None:
+    wanted = render(tmp_path)
+    lab = Lab(wanted, running=False)
+    outcome = rollout(lab, wanted, Orders(replace=False, ask=False)).run()
+    assert (outcome.changed, outcome.needs_replacing, lab.commands) == (False, True, [])
+
+
+def test_a_container_of_somebody_else_is_not_taken(tmp_path: Path) -> None:
+    wanted = render(tmp_path)
+    lab = Lab(wanted, running=False)
+    lab.container = {
+        "Image": "sha256:other",
+        "Config": {"Image": "other", "Labels": None},
+        "State": {"Status": "exited"},
+    }
+    with pytest.raises(GatewayFailed) as failed:
+        rollout(lab, wanted).run()
+    assert failed.value.code == "container_taken"
+    assert "up" not in lab.commands
+
+
+def test_a_diff_shows_no_secret(tmp_path: Path) -> None:
+    lab = Lab(render(tmp_path))
+    wanted = render(tmp_path, (f"{GATEWAY}/master_key", "sk-another-0123456789abcdef"), NEW_ALIAS)
+    shown = json.dumps(rollout(lab, wanted).look().diff)
+    assert "see: qwen-vl" in shown
+    assert MASTER_KEY not in shown
+    assert "sk-another" not in shown
+
+
+@pytest.mark.parametrize(
+    ("metrics", "idle"),
+    [
+        (b'vllm:num_requests_running{engine="0"} 0.0\nvllm:num_requests_waiting{engine="0"} 0.0\n', True),
+        (b'vllm:num_requests_running{engine="0"} 0.0\nvllm:num_requests_waiting{engine="0"} 2.0\n', False),
+        (b'vllm:num_requests_running{engine="0"} 1.0\n', False),
+    ],
+)
+def test_an_engine_is_idle(metrics: bytes, idle: bool) -> None:
+    assert gateway_runner._idle(HttpAnswer(200, metrics)) is idle
