@@ -264,7 +264,7 @@ class GatewayRollout:
         if done.status == 0 and counted and int(counted[1]) == gateway.models:
             return
         if done.status == 0 and counted:
-            why = f"it counts {counted[1]} models and aliases where there are {gateway.models}, so it dropped some"
+            why = f"it counts {counted[1]} models, with aliases, where there are {gateway.models}: not all were taken"
         else:
             why = f"it ended with status {done.status}"
         lines = "\n".join(done.output.strip().splitlines()[-8:])

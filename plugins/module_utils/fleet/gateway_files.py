@@ -96,7 +96,7 @@ class RenderedGateway:
     service_definition: Mapping[str, Any]
     hash: str  # of what the container is
     config_mark: str  # what /model/info says when the configuration is the one that was read
-    models: int  # what LiteLLM counts when it validates: routes and aliases
+    models: int  # what LiteLLM counts when it validates: routes, and once more those behind each alias
     routes: tuple[Route, ...]
     asked: tuple[Asked, ...]
     smallest_context: tuple[str, int]  # name of a chat model and its length in tokens; ("", 0): none is known
@@ -194,7 +194,7 @@ def render(
         service_definition=service,
         hash=digest,
         config_mark=mark if config["model_list"] else "",
-        models=len(plan.deployments) + len(gateway.aliases),
+        models=len(plan.deployments) + sum(len(plan.replicas(target)) for target in gateway.aliases.values()),
         routes=tuple(
             Route(
                 each.id,

@@ -165,7 +165,7 @@ def test_a_model_that_litellm_drops_keeps_the_configuration_out(tmp_path: Path) 
     before, wanted = render(tmp_path), render(tmp_path, NEW_ALIAS)
     lab = Lab(before)
     lab.counts = wanted.models - 1
-    with pytest.raises(GatewayFailed, match="it dropped some") as failed:
+    with pytest.raises(GatewayFailed, match="not all were taken") as failed:
         rollout(lab, wanted).run()
     assert failed.value.code == "gateway_config_refused"
     assert contents(lab) == wanted_contents(before)

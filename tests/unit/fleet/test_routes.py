@@ -442,6 +442,11 @@ def test_how_many_replicas_are_left() -> None:
     assert routes.unblocked_replicas(plan, ["ana-ml2--vl", "ana-ml2--embed"]) == {"qwen-vl": 2, "embedder": 0}
 
 
+def test_litellm_counts_an_alias_once_for_each_replica() -> None:
+    assert rendered().models == 4 + 3
+    assert rendered((f"{GATEWAY}/aliases", {"e": "embedder"}), (f"{GATEWAY}/keys", [])).models == 4 + 1
+
+
 def test_it_crosses_the_wire_unchanged() -> None:
     gateway = rendered((f"{ML2}/0/api_key", "sk-engine-secret-123"))
     assert RenderedGateway.from_dict(gateway.as_dict()).as_dict() == gateway.as_dict()
