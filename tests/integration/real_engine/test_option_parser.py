@@ -1,12 +1,11 @@
 # Copyright: modelfleet contributors
 # GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The engine's own parser reads what we write. MODELFLEET_VLLM_PYTHON names a Python that can import vLLM 0.32."""
+"""The engine's own parser reads what we write: real vLLM 0.32, in the image of the lab."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import 
 from tests.unit.fleet.deployments import production
 from tests.unit.fleet.test_options import RIGHT, WRONG
 
-PYTHON = os.environ.get("MODELFLEET_VLLM_PYTHON", "")
+HERE = Path(__file__).parent
+BUILD = HERE.parents[2] / "lab" / "real_engine" / "build"
 ENGINE = "0.32.0"
-pytestmark = pytest.mark.skipif(not PYTHON, reason="MODELFLEET_VLLM_PYTHON names no Python with vLLM")
 
 # The parser itself refuses these; the other kinds it lets pass and the engine stumbles over later, or never.
 REFUSED_BY_THE_PARSER = ("option_unknown", "option_removed", "option_renamed", "option_choice")
@@ -48,13 +47,11 @@ def booleans() -> list[tuple[str, bool]]:
 def answers() -> dict[tuple[str, str], list]:
     """Everything in one run: importing vLLM takes much longer than parsing."""
     cases = [*accepted(), *refused(), *((written({name: value}), name) for name, value in booleans())]
+    image = subprocess.run([str(BUILD)], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
+    inside = ["docker", "run", "--rm", "--interactive", "--network", "none", "--volume", f"{HERE}:/here:ro"]
+    inside += ["--env", "VLLM_LOGGING_LEVEL=ERROR", "--entrypoint", "/opt/vllm/bin/python3", image]
     done = subprocess.run(
-        [PYTHON, str(Path(__file__).with_name("real_parser.py"))],
-        input=json.dumps(cases),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"},
+        [*inside, "/here/real_parser.py"], input=json.dumps(cases), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(zip(cases, json.loads(done.stdout)))
