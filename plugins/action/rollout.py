@@ -19,7 +19,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.adapters import asker
-from ..module_utils.fleet import compose, drift, inventory, plan
+from ..module_utils.fleet import compose, drift, inventory, plan, rollout_steps, units
 from ..module_utils.fleet.errors import FleetError
 from ..plugin_utils import hostvars
 
@@ -88,6 +88,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             planned = plan.make(fleet, defaults=plan.PlanDefaults(settings=settings))
             planned.raise_if_refused()
             stacks = [compose.render(stack, settings, fleet.hosts[host]) for stack in planned.hosts[host].stacks]
+            if settings.units:
+                waits = rollout_steps.waits_for(stacks)
+                stacks = [
+                    dataclasses.replace(stack, unit=units.render(stack, waits[stack.name], settings.crash_restarts))
+                    for stack in stacks
+                ]
             arguments["stacks"] = [stack.as_dict() for stack in stacks]
             arguments.setdefault("root", settings.root)
         arguments["secrets"] = sorted(
@@ -99,7 +105,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _read_pictures(self, stacks: list[dict[str, Any]], compared: dict[str, Any]) -> None:
         """Pictures of the owner's own checks come from the controller: a host needs no internet."""
         for stack in stacks:
-            if compared.get(stack["name"], {}).get("step") in (None, "nothing", drift.WRITE):
+            if compared.get(stack["name"], {}).get("step") in (None, "nothing", drift.WRITE, drift.ADOPT):
                 continue
             for check in stack["asks"].get("checks") or ():
                 if check.get("image"):

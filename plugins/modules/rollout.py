@@ -17,6 +17,8 @@ description:
     order, GPUs side by side. A stack that does not differ is not touched.
   - A stack that fails in any gate (start, ready, answers) is put back to its last good files and asked again; a first
     deployment that fails is stopped, so that its GPU is free.
+  - A stack that answered is handed to a systemd unit of its own, which starts it at boot, after a restart of the Docker
+    daemon and when it died, in the order of its GPUs. A stack stopped by hand stays down until the next run.
   - While it works, one line for each change of phase is printed on the controller's standard error.
 options:
   settings:
@@ -141,7 +143,9 @@ stacks:
       elements: dict
       returned: always
     step:
-      description: What a run does (V(nothing), V(write), V(ask), V(wait), V(start), V(recreate), V(create), V(remove)).
+      description:
+        - What a run does (V(nothing), V(write), V(adopt), V(ask), V(wait), V(start), V(recreate), V(create),
+          V(remove)).
       type: str
       returned: when only compared
     ended:
@@ -182,7 +186,7 @@ import random
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import http, nvidia_smi
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import http, nvidia_smi, systemd
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import Engine, EngineError
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders, World, look
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report, rollout_steps
@@ -279,6 +283,11 @@ def main():
         stacks = [stack for stack in stacks if stack.name == wanted["only"]]
         if not stacks:
             module.fail_json(msg=rollout_steps.unknown(wanted["only"], names, wanted["host"]))
+    if any(stack.unit for stack in stacks) and not systemd.there():
+        module.fail_json(
+            msg=f"{wanted['host']} does not run systemd, which starts the stacks again in their order. Without it set "
+            "vllm_stack_units: false and vllm_stack_restart: unless-stopped; after a reboot all start at once then."
+        )
     orders = Orders(
         root=wanted["root"],
         ask=wanted["ask"],
@@ -305,7 +314,7 @@ def main():
             from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout
 
             result = rolled_out(wanted["host"], Rollout(stacks, orders, world).run())
-    except EngineError as error:
+    except (EngineError, systemd.SystemdError) as error:
         module.fail_json(msg=f"{wanted['host']}: {error}")
     finally:
         report("", "ended", "")

@@ -13,7 +13,7 @@ import copy
 import json
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -27,6 +27,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.nvid
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import LABEL_STACK, RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gpus import Card
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.units import LiveUnit
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "docker"
 IMAGE = json.loads((FIXTURES / "image.json").read_text())
@@ -44,6 +45,42 @@ RACE_LINE = (
     "happens when other processes sharing the same container release GPU memory while vLLM is profiling during "
     "initialization."
 )
+
+
+class Units:
+    """systemd: a unit that is stopped takes its container along, and one that is started finds it running."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.known: dict[str, LiveUnit] = {}
+
+    def look(self, stacks: list[str], directories: list[str]) -> dict[str, LiveUnit]:
+        return {stack: self.known.get(stack, LiveUnit()) for stack in stacks}
+
+    def stacks(self) -> list[str]:
+        return sorted(self.known)
+
+    def adopt(self, stack: str, directory: str, text: str) -> None:
+        self.host.acts.append(f"adopt {stack}")
+        self.known[stack] = LiveUnit(text, True, "enabled", "active", "success")
+
+    def stop(self, stack: str) -> None:
+        if stack in self.known:
+            if self.known[stack].active == "active":
+                self.host.stop(f"vllm-{stack}")
+            self.known[stack] = replace(self.known[stack], active="inactive")
+
+    def release(self, stack: str) -> None:
+        self.stop(stack)
+        if stack in self.known:
+            self.known[stack] = replace(self.known[stack], enabled="disabled")
+
+    def remove(self, stack: str) -> None:
+        self.stop(stack)
+        self.known.pop(stack, None)
+
+    def not_active(self, stacks: list[str], sleep: Any) -> list[str]:
+        return [stack for stack in stacks if self.known[stack].active != "active"]
 
 
 @dataclass
@@ -64,6 +101,10 @@ class Host:
     stacks: dict[str, RenderedStack] = field(default_factory=dict)
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
+    units: Any = None
+
+    def __post_init__(self) -> None:
+        self.units = Units(self)
 
     def names(self) -> set[str]:
         return {stack.name for stack in self.stacks.values()}
@@ -81,6 +122,7 @@ class Host:
             wall=lambda: self.time,
             sleep=self.sleep,
             gpu_locks=str(self.root / "locks"),
+            units=self.units,
         )
 
     def sleep(self, seconds: float) -> None:
@@ -456,6 +498,58 @@ def test_what_somebody_made_by_hand_is_put_back_when_taking_over_fails(host: Hos
     assert again["a"].ended == "ready"
     assert host.containers["by-hand"]["Name"].startswith("/vllm-a-before-modelfleet-")
     assert host.containers["by-hand"]["State"]["Status"] == "exited"
+
+
+def with_unit(host: Host, name: str, *gpus: int, **more: Any) -> RenderedStack:
+    return stack(host, name, *gpus, **{"unit": f"unit of {name}", **more})
+
+
+def test_what_answered_is_handed_to_its_unit_and_what_does_not_change_stays_there(host: Host) -> None:
+    roll(host, with_unit(host, "a", 0), with_unit(host, "b", 0))
+    assert [act for act in host.acts if act.split()[0] in ("up", "adopt")] == ["up a", "adopt a", "up b", "adopt b"]
+    before, acts = ids(host), len(host.acts)
+    again = roll(host, with_unit(host, "a", 0), with_unit(host, "b", 0, unit="another order"))
+    assert (again["a"].ended, again["b"].ended) == ("unchanged", "written")
+    assert (ids(host), host.acts[acts:]) == (before, ["adopt b"])
+
+
+def test_a_unit_is_stopped_before_its_container_is_replaced_and_put_back_with_it(host: Host) -> None:
+    roll(host, with_unit(host, "a", 0))
+    host.behaviour["a"] = [CRASH, GOOD]
+    outcome = roll(host, with_unit(host, "a", 0, version="2", unit="new"))["a"]
+    assert (outcome.ended, host.units.known["a"].text) == ("put_back", "unit of a")
+    assert host.units.known["a"].active == "active"
+
+
+def test_nothing_starts_what_failed(host: Host) -> None:
+    host.behaviour["a"] = [CRASH]
+    assert roll(host, with_unit(host, "a", 0))["a"].ended == "stopped"
+    assert "a" not in host.units.known  # it never answered: it never got one
+    roll(host, with_unit(host, "b", 0))
+    host.containers["vllm-b"]["like"] = BLIND
+    host.units.known["b"] = replace(host.units.known["b"], active="inactive")  # so it is asked again
+    assert roll(host, with_unit(host, "b", 0))["b"].ended == "stopped"
+    assert (host.units.known["b"].enabled, host.units.known["b"].active) == ("disabled", "inactive")
+
+
+def test_what_was_started_by_hand_beside_a_loading_neighbour_starts_again_in_its_turn(host: Host) -> None:
+    roll(host, with_unit(host, "a", 0))
+    before = ids(host)
+    host.units.known["a"] = replace(host.units.known["a"], active="inactive")
+    host.containers["vllm-a"]["like"] = NO_KV
+    outcome = roll(host, with_unit(host, "a", 0))["a"]
+    assert outcome.ended == "ready"
+    assert outcome.receipt is not None
+    assert outcome.receipt["engine"]["kv_cache_tokens"] == 100_000
+    assert ids(host) != before
+
+
+def test_the_unit_of_a_removed_stack_goes_only_when_asked(host: Host) -> None:
+    roll(host, with_unit(host, "a", 0), with_unit(host, "b", 0))
+    assert roll(host, with_unit(host, "a", 0))["b"].ended == "reported"
+    assert host.units.known["b"].active == "active"
+    roll(host, with_unit(host, "a", 0), prune=True)
+    assert set(host.units.known) == {"a"}
 
 
 class Killed(BaseException):

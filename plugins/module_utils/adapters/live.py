@@ -16,7 +16,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from ..fleet import drift, rollout_steps
 from ..fleet.compose import LABEL_STACK, RenderedStack
 from ..fleet.drift import Difference, Endpoint, LiveStack
-from . import compose_cli, files
+from . import compose_cli, files, systemd
 from .docker_engine import Engine
 from .http import Fetch
 from .nvidia_smi import Report
@@ -39,6 +39,7 @@ class World:
     wall: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     compose: Any = compose_cli
+    units: Any = systemd
     gpu_locks: str = GPU_LOCKS
 
 
@@ -83,6 +84,7 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, world: World) -> Looke
         return images[reference]
 
     live = {}
+    live_units = world.units.look([stack.name for stack in stacks], [stack.directory for stack in stacks])
     for stack in stacks:
         labelled = [one for one in ours if one["Config"]["Labels"].get(LABEL_STACK) == stack.name]
         named = [one for one in labelled if one["Name"].lstrip("/") == stack.container]
@@ -97,6 +99,7 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, world: World) -> Looke
             image=image(container["Image"]) if container else None,
             wanted_image=image(stack.image),
             receipt=files.read_json(files.receipt_path(stack.directory)),
+            unit=live_units[stack.name],
             now=world.wall(),
         )
     running = [stack for stack in stacks if runs(live[stack.name].container)]
@@ -107,7 +110,8 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, world: World) -> Looke
                 live[stack.name] = replace(live[stack.name], endpoint=answer)
     differences = {stack.name: tuple(drift.compare(stack, live[stack.name], ask=orders.ask)) for stack in stacks}
     extra_containers = {} if orders.only else {one["Config"]["Labels"][LABEL_STACK]: one for one in ours}
-    extra = drift.extra(extra_containers.values(), live, prune=orders.prune)
+    extra_units = [] if orders.only else world.units.stacks()
+    extra = drift.extra(extra_containers.values(), live, units=extra_units, prune=orders.prune)
     return Looked(live, differences, tuple(extra), extra_containers)
 
 

@@ -23,6 +23,7 @@ from ..fleet.compose import LABEL_HASH, LABEL_STACK, RenderedStack
 from ..fleet.diagnosis import FATAL, diagnose
 from ..fleet.drift import Difference, Endpoint
 from ..fleet.gpus import Card
+from ..fleet.units import unit_name
 from ..fleet.verdict import conclude
 from . import files
 from .docker_engine import EngineError
@@ -107,6 +108,10 @@ class Rollout:
             unpulled = self._pull(looked)
             self._free_moved(looked, unpulled)
             self._chains(looked, outcomes, unpulled)
+            adopted = [name for name, one in outcomes.items() if one.ended in ("ready", "put_back", "written")]
+            cared = [name for name in adopted if self.stacks[name].unit]
+            for name in self.world.units.not_active(cared, self.world.sleep):
+                self.world.report(name, "unit", f"its unit is not active: systemctl status {unit_name(name)}")
             return outcomes
 
     # --- before the chains -----------------------------------------------------------------------------------------
@@ -119,7 +124,11 @@ class Rollout:
             if difference.action != drift.REMOVE:
                 continue
             self.world.report(difference.stack, "removing", "not in the inventory any more: stopping and removing")
-            container = looked.extra_containers[difference.stack]
+            self.world.units.remove(difference.stack)
+            outcome.changed, outcome.ended = True, "removed"
+            container = looked.extra_containers.get(difference.stack)
+            if container is None:
+                continue
             directory = container["Config"]["Labels"].get("com.docker.compose.project.working_dir", "")
             ours = os.path.dirname(directory) == self.orders.root.rstrip("/") and os.path.isdir(directory)
             if ours:
@@ -129,7 +138,6 @@ class Rollout:
                 stamp = _stamp(self.world.wall())
                 target = os.path.join(self.orders.root, files.STATE, "archive", f"{difference.stack}-{stamp}")
                 files.archive(directory, target)
-            outcome.changed, outcome.ended = True, "removed"
         return outcomes
 
     def _pull(self, looked: Looked) -> dict[str, StackFailed]:
@@ -168,6 +176,7 @@ class Rollout:
                 before = ", ".join(drift.gpus_of(container)) or "none"
                 now = ", ".join(str(gpu) for gpu in stack.gpus) or "none"
                 self.world.report(name, "stopping", f"stopping: moves from GPU {before} to GPU {now}")
+                self.world.units.stop(name)
                 self.world.engine.stop(container["Id"])
 
     # --- the chains ------------------------------------------------------------------------------------------------
@@ -234,10 +243,13 @@ class _OneStack:
                 outcome.failure, outcome.ended = {**unpulled.fact, "seconds": 0.0}, "not_touched"
                 return
             outcome.changed = True
-            if step == drift.WRITE:
+            if step in (drift.WRITE, drift.ADOPT):
                 self._write(self.stack)
+                self._adopt(self.stack)
                 outcome.ended = "written"
                 return
+            if step in rollout_steps.STARTS:
+                self.world.units.stop(self.stack.name)  # it may hold the lock, waiting for what we replace
             with files.gpu_locks(self.world.gpu_locks, self.stack.gpus):
                 try:
                     outcome.receipt = self._with_retries(step)
@@ -289,7 +301,16 @@ class _OneStack:
         less = receipt.kv_shortfall(stack, engine, before)
         if less is not None:
             raise StackFailed(answers=answers, **less)
-        return self._proved(stack, engine, answers)
+        proof = self._proved(stack, engine, answers)
+        self._adopt(stack)
+        return proof
+
+    def _adopt(self, stack: RenderedStack) -> None:
+        """From now on the stack's unit cares for it."""
+        if stack.unit:
+            self.world.units.adopt(stack.name, stack.directory, stack.unit)
+        else:
+            self.world.units.release(stack.name)
 
     def _write(self, stack: RenderedStack) -> None:
         files.clean(stack.directory)
@@ -308,6 +329,7 @@ class _OneStack:
     def _clear(self, stack: RenderedStack, step: str) -> None:
         """Nothing of the old may be left: never two containers of one stack, never two engines on its memory."""
         engine = self.world.engine
+        self.world.units.stop(stack.name)
         labelled = [one for one in engine.ours() if one["Config"]["Labels"].get(LABEL_STACK) == stack.name]
         named = engine.container(stack.container)
         old = {one["Id"]: one for one in [*labelled, *([named] if named else [])]}
@@ -364,6 +386,7 @@ class _OneStack:
                 container = self.world.engine.container(later.container)
                 if runs(container) and container is not None:
                     self.world.report(later.name, "stopping", f"stopping early: {stack.name} needs its memory first")
+                    self.world.units.stop(later.name)
                     self.world.engine.stop(container["Id"])
                     return True
         return False
@@ -548,6 +571,7 @@ class _OneStack:
         if not by_hand:
             return False
         self._report("putting back", "putting back what ran here before")
+        self.world.units.remove(stack.name)
         if ours:
             engine.stop(ours["Id"])
             engine.remove(ours["Id"])
@@ -560,6 +584,7 @@ class _OneStack:
         return restored and bool(self.world.compose.up(stack.directory).ok)
 
     def _stop(self, stack: RenderedStack) -> None:
+        self.world.units.release(stack.name)  # nothing may start it again
         # What failed has no requests to finish: it gets no long grace.
         self.world.engine.stop(stack.container, FAILED_STOP_SECONDS)
         self._report("stopped", "stopped")

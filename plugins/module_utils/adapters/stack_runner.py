@@ -1,15 +1,17 @@
-#!/usr/bin/python3
 # Copyright: modelfleet contributors
 # GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The main process of a stack's systemd unit: starts the Compose project, says READY when the model is, watches it.
 
-This file is installed on the host as it is, so it imports the standard library alone. It holds a lock per GPU while
+This file is installed on the host below a #! line, so it imports the standard library alone. It holds a lock per GPU while
 it starts, so that two engines never load on one card at the same time, whoever started them: a boot, a crash or a
 rollout, which takes the same locks.
 
-Exit status: 0 stopped on purpose (by systemd, or by hand, which is remembered), 1 anything else, so that systemd
-starts it again. An engine's death is a failure even when the engine exits with 0.
+A container that answers already is taken over as it is: it loads nothing, so it needs no turn.
+
+Exit status: 0 stopped on purpose (by systemd, or by hand, which is remembered); 1 anything else, so that systemd
+starts it again; 3 the crash fuse has blown, and systemd leaves it. An engine's death is a failure even when the engine
+exits with 0.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ STILL_SECONDS = 2.0  # free memory unchanged for so long counts as still
 STILL_LIMIT_SECONDS = 30.0
 STILL_TOLERANCE_MIB = 64
 HAND_STOP_SECONDS = 4.0  # a restart or recreation by hand is back within this
+STOP_SECONDS = 60
+STOP_SIGNALS = ("2", "3", "9", "15")  # others, such as HUP, end nothing
+BLOWN = 3
 
 
 class Stopped(Exception):
@@ -45,7 +50,7 @@ class Stopped(Exception):
 
 
 class Failed(Exception):
-    """The stack is not running; the message is the reason."""
+    """The stack is not running; the message is the reason. Counts against the crash fuse."""
 
 
 class Docker:
@@ -153,8 +158,8 @@ def answers(url: str, model: str) -> bool:
 
 def start(docker: Docker, wanted: argparse.Namespace) -> None:
     """Bring the project up and return when the model is ready. Raises Failed with the reason."""
-    compose = ["docker", "compose", "--project-directory", wanted.directory, "up", "--detach", "--no-build"]
-    up = subprocess.run(compose, capture_output=True, text=True, check=False)
+    compose = ["docker", "compose", "up", "--detach", "--pull", "never", "--no-build"]
+    up = subprocess.run(compose, cwd=wanted.directory, capture_output=True, text=True, check=False)
     if up.returncode:
         raise Failed(f"docker compose up failed: {up.stderr.strip()[-500:]}")
     deadline = time.monotonic() + wanted.start_seconds
@@ -184,14 +189,14 @@ def watch(docker: Docker, container: str) -> None:
         raise Failed(died(container, state))
     for event in events:
         if event.get("Action", event.get("status")) == "kill":
-            killed = True
+            killed = killed or event["Actor"]["Attributes"].get("signal", "9") in STOP_SIGNALS
             continue
         if not killed:
             raise Failed(died(container, docker.state(container)))
         killed = False
         if not returns(docker, container):
             return
-    raise Failed("the Docker daemon went away")
+    raise OSError("the Docker daemon went away")
 
 
 def returns(docker: Docker, container: str) -> bool:
@@ -214,13 +219,27 @@ def record(directory: str, name: str, content: dict[str, Any]) -> None:
     os.replace(temporary, os.path.join(folder, name))
 
 
+def fuse_blown(directory: str, restarts: int, start_seconds: float, now: float) -> bool:
+    """Count one more death; whether there were more than ``restarts`` in the time that so many whole starts take."""
+    window = (restarts + 1) * (start_seconds + STOP_SECONDS)
+    try:
+        with open(os.path.join(directory, ".modelfleet", "deaths.json")) as file:
+            before = [float(moment) for moment in json.load(file)["moments"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        before = []
+    moments = [moment for moment in before if now - window < moment <= now] + [now]
+    record(directory, "deaths.json", {"moments": moments[-100:]})
+    return len(moments) > restarts
+
+
 def serve(docker: Docker, wanted: argparse.Namespace) -> None:
-    notify("STATUS=waiting for its turn on the GPU")
-    with gpu_locks(wanted.gpu):
-        notify("STATUS=starting")
-        wait_until_still(wanted.gpu)
-        start(docker, wanted)
-        wait_until_still(wanted.gpu)
+    if docker.state(wanted.container).get("Status") != "running" or not answers(wanted.url, wanted.model):
+        notify("STATUS=waiting for its turn on the GPU")
+        with gpu_locks(wanted.gpu):
+            notify("STATUS=starting")
+            wait_until_still(wanted.gpu)
+            start(docker, wanted)
+            wait_until_still(wanted.gpu)
     notify(f"READY=1\nSTATUS=serving {wanted.model}")
     watch(docker, wanted.container)
 
@@ -233,6 +252,7 @@ def arguments(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     parser.add_argument("--gpu", type=int, action="append", default=[])
     parser.add_argument("--start-seconds", type=float, required=True)
+    parser.add_argument("--crash-restarts", type=int, required=True)
     return parser.parse_args(argv)
 
 
@@ -250,11 +270,19 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         notify("STOPPING=1")
         with contextlib.suppress(OSError):  # the daemon may be gone already, and the container with it
-            docker.stop(wanted.container, 60)
+            docker.stop(wanted.container, STOP_SECONDS)
         return 0
-    except (Failed, OSError, http.client.HTTPException) as error:
+    except Failed as failure:
+        blown = fuse_blown(wanted.directory, wanted.crash_restarts, wanted.start_seconds, time.time())
+        what = f"more than {wanted.crash_restarts} restarts: it stays down" if blown else "it is started again"
+        print(f"{wanted.container}: {failure}; {what}", file=sys.stderr)
+        record(wanted.directory, "last-failure.json", {"container": wanted.container, "reason": str(failure)})
+        if blown:
+            with contextlib.suppress(OSError, http.client.HTTPException):  # it may hang instead of being dead
+                docker.stop(wanted.container, STOP_SECONDS)
+        return BLOWN if blown else 1
+    except (OSError, http.client.HTTPException) as error:
         print(f"{wanted.container}: {error}", file=sys.stderr)
-        record(wanted.directory, "last-failure.json", {"container": wanted.container, "reason": str(error)})
         return 1
     print(f"{wanted.container}: stopped by hand; it stays down until the next run", file=sys.stderr)
     record(wanted.directory, "stopped-by-hand", {"container": wanted.container})

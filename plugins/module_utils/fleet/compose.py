@@ -55,7 +55,9 @@ class StackSettings:
     shm_size: str = "8gb"
     hub_offline: bool = False
     hub_token: str = ""  # secret
-    restart: str = "unless-stopped"
+    restart: str = "no"  # the stack's unit starts it again, in order; Docker would start all at once
+    units: bool = True  # a systemd unit for each stack
+    crash_restarts: int = 3  # so often a unit starts an engine again that died, until somebody looks
     timeout_s: int = 1800  # seconds a stack may take until it is ready
     extra: Mapping[str, Any] = field(default_factory=dict)  # merged over every service, below a stack's `compose`
 
@@ -101,6 +103,7 @@ class RenderedStack:
     asks: Mapping[str, Any]
     secrets: tuple[str, ...]  # values, for no_log
     api_key: str
+    unit: str = ""  # text of its systemd unit, not part of the hash; empty: it has none
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON. It holds the secrets: only for a parameter that is never logged."""
@@ -246,7 +249,7 @@ def _service(
     service["shm_size"] = settings.shm_size
     service.update(_gpus(stack, settings.gpu_mode, uuids))
     service["healthcheck"] = {
-        "test": ["CMD-SHELL", _health_command(port)],
+        "test": ["CMD-SHELL", _health_command(port, bool(stack.gpus) and settings.gpu_mode != "none")],
         "interval": "10s",
         "timeout": "5s",
         "retries": 3,
@@ -313,9 +316,11 @@ def _device_ids(stack: Stack, uuids: tuple[str, ...]) -> list[str]:
     return [uuid or str(index) for index, uuid in zip(stack.gpus, uuids)]
 
 
-def _health_command(port: int) -> str:
+def _health_command(port: int, gpus: bool) -> str:
+    # An engine may answer for hours after a reload of systemd took its GPUs away, and die of the next start.
+    nvml = "if command -v nvidia-smi >/dev/null; then nvidia-smi -L || exit 1; fi; " if gpus else ""
     url = f"http://127.0.0.1:{port}/health"
-    return (
+    return nvml + (
         f"if command -v curl >/dev/null; then curl -fsS -o /dev/null {url}; "
         f"else python3 -c \"import urllib.request; urllib.request.urlopen('{url}', timeout=4)\"; fi"
     )
@@ -435,7 +440,7 @@ def contradictions(stack: Stack, settings: StackSettings) -> list[Finding]:
         add("compose_shm_host_ipc", "shm_size", problem, "Remove `shm_size`, or remove `ipc: host`.")
     if str(over.get("restart", settings.restart)).startswith("on-failure"):
         problem = "A vLLM engine that dies exits with status 0, so `on-failure` would leave it dead."
-        add("compose_restart_on_failure", "restart", problem, "Use `unless-stopped`.")
+        add("compose_restart_on_failure", "restart", problem, "Remove it: the stack's unit starts it again.")
     names = {**stack.env, **_as_environment(over.get("environment") or {})}
     if "CUDA_VISIBLE_DEVICES" in names and settings.gpu_mode != "none":
         found.append(

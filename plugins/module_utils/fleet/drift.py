@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from .compose import LABEL_HASH, LABEL_STACK, RenderedStack
+from .units import LiveUnit, unit_name
 
 MANAGED = ("compose.yaml", "vllm.yaml", ".env")  # the files of a stack's folder that are ours
 # Compose would read these too, or instead, so that a person's `docker compose up -d` meant something else than a run.
@@ -31,13 +32,14 @@ UNWANTED = tuple(
 # What a run does about a difference, the weightier the later. A stack's step is the weightiest of its differences.
 REPORT = "report"  # nothing: the inventory does not know it and nobody asked to remove it
 WRITE = "write"  # the file only; what runs does not read it
+ADOPT = "adopt"  # its unit only: it runs, but would not be started again in its turn
 ASK = "ask"  # it runs, but there is no proof that it answers
 WAIT = "wait"  # it is starting; see it through
 START = "start"
 RECREATE = "recreate"
 CREATE = "create"
 REMOVE = "remove"
-ACTIONS = (REPORT, WRITE, ASK, WAIT, START, RECREATE, CREATE, REMOVE)
+ACTIONS = (REPORT, WRITE, ADOPT, ASK, WAIT, START, RECREATE, CREATE, REMOVE)
 
 NOT_SHOWN = "(not shown)"
 ABSENT = "(none)"
@@ -85,6 +87,7 @@ class LiveStack:
     wanted_image: Optional[Mapping[str, Any]] = None  # of the reference in the inventory; None: not on the host
     endpoint: Optional[Endpoint] = None  # None: not asked, because nothing runs
     receipt: Optional[Mapping[str, Any]] = None
+    unit: LiveUnit = field(default_factory=LiveUnit)
     now: float = 0.0  # seconds since the epoch, the host's clock
 
 
@@ -92,6 +95,7 @@ def compare(rendered: RenderedStack, live: LiveStack, *, ask: bool = True) -> li
     """Every item of the stack that differs. ``ask``: a stack that never answered its questions is a difference."""
     found = Found(rendered.name)
     _compare_files(found, rendered, live)
+    _compare_unit(found, rendered, live)
     for name in live.duplicates:
         found.add("container.duplicate", ABSENT, name, RECREATE)
     if live.container is None:
@@ -108,8 +112,10 @@ def compare(rendered: RenderedStack, live: LiveStack, *, ask: bool = True) -> li
     return found.differences
 
 
-def extra(containers: Iterable[Mapping[str, Any]], known: Iterable[str], *, prune: bool) -> list[Difference]:
-    """Containers that carry our label for a stack the inventory does not have."""
+def extra(
+    containers: Iterable[Mapping[str, Any]], known: Iterable[str], *, units: Iterable[str] = (), prune: bool
+) -> list[Difference]:
+    """Containers and units (by the names of their stacks) of a stack the inventory does not have."""
     known = set(known)
     differences = []
     for container in containers:
@@ -117,6 +123,10 @@ def extra(containers: Iterable[Mapping[str, Any]], known: Iterable[str], *, prun
         if name not in known:
             have = f"{_name(container)} ({container['State']['Status']})"
             differences.append(Difference(name, "stack", ABSENT, have, REMOVE if prune else REPORT))
+            known.add(name)
+    for name in units:
+        if name not in known:
+            differences.append(Difference(name, "unit", ABSENT, unit_name(name), REMOVE if prune else REPORT))
     return differences
 
 
@@ -180,6 +190,29 @@ def _compare_files(found: Found, rendered: RenderedStack, live: LiveStack) -> No
     for name in (*MANAGED, *UNWANTED):
         if name in live.files and name not in rendered.files:
             found.add(f"file {name}", ABSENT, "present", WRITE)
+
+
+def _compare_unit(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
+    unit = live.unit
+    if not rendered.unit:
+        # A unit that stops takes its container along.
+        found.unless_equal("unit", ABSENT, "present" if unit.text else ABSENT)
+        return
+    if not unit.text:
+        found.add("unit", "present", ABSENT, ADOPT)
+        return
+    if unit.text != rendered.unit:
+        found.add("unit", "as rendered", "differs", ADOPT)
+    if not unit.runner_current:
+        found.add("unit program", "of this release", "another", ADOPT)
+    found.unless_equal("unit enabled", "enabled", unit.enabled, ADOPT)
+    running = live.container is not None and live.container["State"]["Status"] == "running"
+    if unit.active == "active" or (running and unit.active in ("activating", "reloading")):
+        return
+    # Whoever started it without the unit may have done so while a neighbour was loading: it must prove itself again.
+    found.add(
+        "unit active", "active", unit.state + (" (started by hand)" if running else ""), ASK if running else ADOPT
+    )
 
 
 def _compare_image(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
@@ -288,7 +321,9 @@ def _compare_state(found: Found, rendered: RenderedStack, container: Mapping[str
     if status == "running":
         health = (state.get("Health") or {}).get("Status")
         if health == "unhealthy":
-            found.add("container.state", "healthy", "unhealthy", RECREATE)
+            log = (state.get("Health") or {}).get("Log") or [{}]
+            said = " ".join(str(log[-1].get("Output") or "").split())[-200:]
+            found.add("container.state", "healthy", f"unhealthy: {said}" if said else "unhealthy", RECREATE)
     elif status in ("created", "exited"):
         have = status if status == "created" else f"exited ({state.get('ExitCode')})"
         found.add("container.state", "running", have, START)

@@ -282,8 +282,9 @@ class _Planner:
             problem += f"{stack.listen or 'every address of the host'}, port {stack.port}."
             remedy = "Set listen: on the stack to narrow it." if not stack.listen else "Nothing to do if that is meant."
             self.warn("host_network", f"{place}.network_mode", problem, remedy, stack)
-        restart = str(stack.compose.get("restart", "no"))
-        if restart not in ("no", "False"):
+        settings = self.defaults.settings
+        restart = str({**settings.extra, **stack.compose}.get("restart", settings.restart))
+        if settings.units and restart not in ("no", "False", "None"):
             problem = f"is {restart}: after a reboot Docker starts this container whenever it likes, before its turn."
             remedy = "Remove it: the stack's own unit starts it again, in order."
             self.warn("restart_defeats_order", f"{place}.restart", problem, remedy, stack)

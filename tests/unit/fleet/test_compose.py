@@ -128,7 +128,7 @@ def test_the_second_deployment_has_every_engine_setting(key, value):
         ("network_mode", "host"),
         ("ipc", "host"),
         ("shm_size", "16gb"),
-        ("restart", "unless-stopped"),
+        ("restart", "no"),
         ("container_name", "vllm-qwen3-vl"),
         ("image", f"vllm/vllm-openai@{DIGEST}"),
     ],

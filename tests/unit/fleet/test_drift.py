@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift import (
+    ADOPT,
     ASK,
     CREATE,
     RECREATE,
@@ -25,6 +26,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift i
     LiveFile,
     LiveStack,
 )
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.units import LiveUnit
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "docker"
 CONTAINER = json.loads((FIXTURES / "container.json").read_text())
@@ -164,6 +166,58 @@ def test_a_container_that_stands_still_is_started(status: str, exit_code: int, h
     container = disturbed("State", to={"Status": status, "ExitCode": exit_code, "StartedAt": "0001-01-01T00:00:00Z"})
     (difference,) = drift.compare(STACK, live(container=container, endpoint=None, receipt=None))
     assert (difference.item, difference.have, difference.action) == ("container.state", have, START)
+
+
+UNIT = LiveUnit("[Unit]", True, "enabled", "active", "success")
+WITH_UNIT = replace(STACK, unit="[Unit]")
+EXITED = disturbed("State", to={"Status": "exited", "ExitCode": 1, "StartedAt": CONTAINER["State"]["StartedAt"]})
+
+
+@pytest.mark.parametrize(
+    ("unit", "container", "expected"),
+    [
+        ({}, CONTAINER, []),
+        ({"active": "activating"}, CONTAINER, []),  # about to take over what runs
+        ({"text": "[Unit]\nAfter=x"}, CONTAINER, [("unit", "differs", ADOPT)]),
+        ({"text": "", "enabled": "", "active": ""}, CONTAINER, [("unit", "(none)", ADOPT)]),
+        ({"runner_current": False}, CONTAINER, [("unit program", "another", ADOPT)]),
+        ({"enabled": "disabled"}, CONTAINER, [("unit enabled", "disabled", ADOPT)]),
+        # Nobody knows whether a neighbour was loading when somebody started it: it is asked, and its KV cache compared.
+        ({"active": "inactive"}, CONTAINER, [("unit active", "inactive (started by hand)", ASK)]),
+        (
+            {"active": "inactive", "stopped_by_hand": "noon"},
+            EXITED,
+            [("unit active", "stopped by hand at noon", ADOPT), ("container.state", "exited (1)", START)],
+        ),
+        (
+            {"active": "failed", "exit_status": 3, "last_failure": "exit status 1 at noon"},
+            EXITED,
+            [
+                ("unit active", "crash fuse has blown, stays down: exit status 1 at noon", ADOPT),
+                ("container.state", "exited (1)", START),
+            ],
+        ),
+        (
+            {"active": "activating"},
+            EXITED,
+            [("unit active", "activating", ADOPT), ("container.state", "exited (1)", START)],
+        ),
+    ],
+)  # fmt: skip
+def test_the_unit(unit: dict[str, Any], container: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
+    there = live(unit=replace(UNIT, **unit), container=container)
+    assert [(one.item, one.have, one.action) for one in drift.compare(WITH_UNIT, there)] == expected
+
+
+def test_a_unit_that_is_not_wanted_any_more_goes_with_its_container() -> None:
+    assert found(STACK, live(unit=UNIT)) == [("unit", RECREATE)]
+
+
+def test_a_container_that_lost_its_gpus_says_so() -> None:
+    said = "Failed to initialize NVML: Unknown Error\n"
+    health = {"Status": "unhealthy", "Log": [{"ExitCode": 0, "Output": ""}, {"ExitCode": 1, "Output": said}]}
+    (difference,) = drift.compare(STACK, live(container=disturbed("State", "Health", to=health)))
+    assert (difference.have, difference.action) == (f"unhealthy: {said.strip()}", RECREATE)
 
 
 INDEX, PLATFORM, CONFIG, OTHER = (f"sha256:{letter * 64}" for letter in "abcd")
@@ -342,6 +396,12 @@ def test_extra_containers_are_reported_and_removed_only_when_asked() -> None:
     assert [one.action for one in drift.extra([CONTAINER], ["one"], prune=False)] == [drift.REPORT]
     assert [one.action for one in drift.extra([CONTAINER], ["one"], prune=True)] == [drift.REMOVE]
     assert drift.extra([CONTAINER], ["two"], prune=True) == []
+    # A unit without a container is left too; with one it is named once.
+    left = drift.extra([CONTAINER], ["one"], units=["two", "one", "three"], prune=True)
+    assert [(one.stack, one.item, one.action) for one in left] == [
+        ("two", "stack", drift.REMOVE),
+        ("three", "unit", drift.REMOVE),
+    ]
 
 
 @pytest.mark.parametrize(
