@@ -201,7 +201,7 @@ def restart() -> str:
 
 
 def wait_until(holds: Callable[[], bool], seconds: float, sleep: Callable[[float], None]) -> bool:
-    for _ in range(max(1, int(seconds / 0.25))):
+    for _attempt in range(max(1, int(seconds / 0.25))):
         if holds():
             return True
         sleep(0.25)
