@@ -119,7 +119,8 @@ def for_engine(
     own = _OF_DISTRIBUTION.get((system.id, system.version.split(".")[0] if system.id == "debian" else system.version))
     if not system.manager or (system.manager == "apt" and own is None):
         return Need(findings=(_unknown(system, host),))
-    if ENGINE not in missing and origin:
+    # Docker's Compose plugin also works beside a distribution's engine that has none of its own (Debian 12).
+    if ENGINE not in missing and origin and not (origin == DISTRIBUTION and own and not own[COMPOSE]):
         source = origin
     if source == AUTO:
         source = DISTRIBUTION if own and own[COMPOSE] else DOCKER

@@ -57,6 +57,7 @@ def test_a_bare_host(system, source, packages, pip, url):
         pytest.param(TRIXIE, (), "distribution", "docker", "", id="nothing is missing"),
         pytest.param(TRIXIE, (SDK,), "distribution", "auto", "python3-docker", id="only the SDK"),
         pytest.param(TRIXIE, (COMPOSE,), "distribution", "docker", "docker-compose", id="beside docker.io"),
+        pytest.param(BOOKWORM, (COMPOSE,), "distribution", "auto", "docker-compose-plugin", id="beside Debian 12's"),
         pytest.param(NOBLE, (COMPOSE,), "docker", "auto", "docker-compose-plugin", id="beside docker-ce"),
     ],
 )
