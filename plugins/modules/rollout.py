@@ -180,6 +180,7 @@ extra:
     - {stack: old-model, item: stack, want: (none), have: vllm-old (running), action: report}
 """
 
+import glob
 import json
 import os
 import random
@@ -200,6 +201,10 @@ class Progress:
         self.stream = None
         if path:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            # Whoever followed the others removes them, unless it was interrupted.
+            for old in glob.glob(os.path.join(os.path.dirname(path), "progress-*.jsonl")):
+                if os.path.getmtime(old) < time.time() - 86400:
+                    os.unlink(old)
             self.stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w")
 
     def __call__(self, stack, phase, text):
