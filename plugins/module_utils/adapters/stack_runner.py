@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The main process of a stack's systemd unit: starts the Compose project, says READY when the model is, watches it.
 
-This file is installed on the host below a #! line, so it imports the standard library alone. It holds a lock per GPU while
-it starts, so that two engines never load on one card at the same time, whoever started them: a boot, a crash or a
-rollout, which takes the same locks.
+This file is installed on the host below a #! line, so it imports the standard library alone. It holds a lock per GPU
+while it starts, so that two engines never load on one card at the same time, whoever started them: a boot, a crash or
+a rollout, which takes the same locks.
 
 A container that answers already is taken over as it is: it loads nothing, so it needs no turn.
 
@@ -36,7 +36,7 @@ from typing import Any, Iterator, Optional, Sequence
 LOCK_DIRECTORY = "/run/modelfleet"
 DOCKER_SOCKET = "/run/docker.sock"
 POLL_SECONDS = 0.5
-STILL_SECONDS = 2.0  # free memory unchanged for so long counts as still
+STILL_SECONDS = 1.0  # free memory unchanged for so long counts as still
 STILL_LIMIT_SECONDS = 30.0
 STILL_TOLERANCE_MIB = 64
 HAND_STOP_SECONDS = 4.0  # a restart or recreation by hand is back within this

@@ -80,7 +80,10 @@ def adopt(stack: str, directory: str, text: str) -> None:
     if _systemctl("show", "--property", "NeedDaemonReload", "--value", name).strip() == "yes":
         _systemctl("daemon-reload")
     forget(directory)
-    _systemctl("--quiet", "--no-reload", "enable", name)
+    for link in _links(stack):
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.symlink(path, link)
     _systemctl("reset-failed", name, check=False)
     # Its turn may have to be waited for, and its start is cheap: it finds the container running.
     _systemctl("--no-block", "start", name)
@@ -113,7 +116,9 @@ def stop(stack: str) -> None:
 def release(stack: str) -> None:
     """Stop the unit and start it at no boot either."""
     if os.path.exists(units.unit_path(stack)):
-        _systemctl("--quiet", "--no-reload", "disable", units.unit_name(stack))
+        for link in _links(stack):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(link)
         _systemctl("stop", units.unit_name(stack))
 
 
@@ -122,6 +127,11 @@ def remove(stack: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(units.unit_path(stack))
     _systemctl("reset-failed", units.unit_name(stack), check=False)
+
+
+def _links(stack: str) -> list[str]:
+    """What `systemctl enable` makes, which would reload systemd, or with --no-reload say for ever that it is needed."""
+    return [f"{units.UNIT_DIRECTORY}/{target}.wants/{units.unit_name(stack)}" for target in units.WANTED_BY]
 
 
 def _show(names: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -17,6 +17,7 @@ from typing import Sequence
 from .compose import RenderedStack
 
 RUNNER = "/usr/local/lib/modelfleet/stack-runner"
+WANTED_BY = ("multi-user.target", "docker.service")
 UNIT_DIRECTORY = "/etc/systemd/system"
 STOP_SECONDS = 90  # the engine's own stop takes seconds; a hung one is killed by Docker after its grace period
 BLOWN = 3  # exit status of the runner when the crash fuse has blown
@@ -97,7 +98,7 @@ TimeoutStopSec={STOP_SECONDS + 30}
 KillMode=mixed
 
 [Install]
-WantedBy=multi-user.target docker.service
+WantedBy={" ".join(WANTED_BY)}
 """
 
 
