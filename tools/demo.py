@@ -13,6 +13,7 @@ import argparse
 import base64
 import json
 import os
+import random
 import re
 import struct
 import subprocess
@@ -23,6 +24,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / ".ansible" / "collections"))
+
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import asker  # noqa: E402  (the path comes first)
+
 BIN = Path(sys.executable).parent
 COLUMNS = 44  # of a picture in the terminal
 FOLDER = "/opt/docker/compose"
@@ -106,37 +111,57 @@ def show_answers(receipts: list[dict[str, Any]], state: Path) -> None:
             verdict = "right" if answer["passed"] else "WRONG"
             said = " ".join(str(answer["answer"]).split())[:60]
             print(f"  {receipt['stack']:<20} {answer['question']:<22} {verdict}   {said}")
-    seen = [(receipt, answer) for receipt in receipts for answer in receipt["answers"] if answer.get("pictures")]
-    for receipt, answer in seen:
-        exchange = next((each for each in answer["exchanges"] if each["pictures"] and each["right"]), None)
-        if exchange is None:
-            continue
-        png = base64.b64decode(answer["pictures"][exchange["pictures"][0]])
-        try:
-            drawn = half_blocks(png)
-        except (ValueError, struct.error, zlib.error):
-            continue  # a picture of the owner's own, in another format
-        step(f"{receipt['served_model_name']} on {receipt['host']} was shown this picture, drawn for this run")
-        if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-            print(drawn)
-        file = state / f"{receipt['stack']}.png"
-        file.write_bytes(png)
-        print(f"  picture    {file.relative_to(ROOT)}")
-        print(f"  asked      {exchange['ask']}")
-        print(f"  answered   {' '.join(str(exchange['answer']).split())}")
-        print(f"  expected   {exchange['expected']}")
-        return
+    for receipt in receipts:
+        where = f"{receipt['served_model_name']} on {receipt['host']}"
+        if any(show_picture(answer, where, state / f"{receipt['stack']}.png") for answer in receipt["answers"]):
+            return
     print("  No model here was asked about a picture.")
 
 
-def ask_the_gateway(inventory: str) -> str:
-    """A command for people. The key is the lab's, which is no secret: it stands in this repository."""
+def show_picture(answer: dict[str, Any], where: str, file: Path) -> bool:
+    """The first picture of this answer that was read right, if it is one that was drawn for the run."""
+    exchange = next((each for each in answer["exchanges"] if each["pictures"] and each["right"]), None)
+    if exchange is None:
+        return False
+    png = base64.b64decode(answer["pictures"][exchange["pictures"][0]])
+    try:
+        drawn = half_blocks(png)
+    except (ValueError, struct.error, zlib.error):
+        return False  # a picture of the owner's own, in another format
+    step(f"{where} was shown this picture, drawn for this run")
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        print(drawn)
+    file.write_bytes(png)
+    print(f"  picture    {file.relative_to(ROOT)}")
+    print(f"  asked      {exchange['ask']}")
+    print(f"  answered   {' '.join(str(exchange['answer']).split())}")
+    print(f"  expected   {exchange['expected']}")
+    return True
+
+
+def show_through_the_gateway(inventory: str, state: Path) -> None:
+    """Ask by the name that clients use, at the address that clients use."""
+    url, key = gateway_of(inventory)
+    asks = {"task": "chat", "modalities": ["text", "image"], "thinking": True, "questions": ["image_number"]}
+    (answer,) = asker.ask(url, "vision", asks, seed=random.SystemRandom().randrange(2**31), api_key=key)
+    if not show_picture(answer, f"{url} (LiteLLM), model 'vision',", state / "gateway.png"):
+        sys.exit(f"The gateway did not read the picture: {answer['code']}: {answer.get('detail') or answer['answer']}")
+
+
+def gateway_of(inventory: str) -> tuple[str, str]:
+    """URL and key. The key is the lab's, which is no secret: it stands in this repository."""
     address = json.loads(must(["lab/lab", "status", "--json"], stdout=subprocess.PIPE).stdout)["ana-docker"]["address"]
     written = "".join(path.read_text() for path in (ROOT / inventory / "group_vars" / "gateways").glob("*.yml"))
     key = re.search(r"sk-lab-only-\w+", written)
+    return f"http://{address}:4000", key.group() if key else ""
+
+
+def ask_the_gateway(inventory: str) -> str:
+    """A command for people."""
+    url, key = gateway_of(inventory)
     question = '{"model": "vision", "messages": [{"role": "user", "content": "What is 2 + 3?"}]}'
     return (
-        f"curl -s http://{address}:4000/v1/chat/completions -H 'Authorization: Bearer {key.group() if key else '…'}' "
+        f"curl -s {url}/v1/chat/completions -H 'Authorization: Bearer {key}' "
         f"-H 'Content-Type: application/json' -d '{question}'"
     )
 
@@ -168,18 +193,26 @@ def main() -> None:
     step("4. What the models answered")
     show_answers(proofs(host), state)
 
-    step("5. Try next")
+    gateway_up = deployed
+    if not real:
+        step(f"5. The gateway: ansible-playbook -i {inventory} site.yml -l ana-docker")
+        must([*playbook, "site.yml", "-l", "ana-docker"])
+        gateway_up = time.monotonic()
+        show_through_the_gateway(inventory, state)
+
+    step("Try next")
     run = f".venv/bin/ansible-playbook -i {inventory} site.yml -l {host}"
     name = os.environ.get("LAB_NAME")
     for what, command in (
         ("again: nothing changes", run),
         ("break something, see the drift", f"lab/lab ssh {host} docker stop vllm-qwen35; {run} --check --diff"),
-        ("ask the gateway", ask_the_gateway(inventory)),
+        *([] if real else [("ask the gateway", ask_the_gateway(inventory))]),
     ):
         print(f"  # {what}\n  {f'export LAB_NAME={name}; ' if name else ''}{command}")
     print(
         f"\nlab {lab_up - started:.0f} s, site.yml {deployed - lab_up:.0f} s, "
-        f"all of it {time.monotonic() - started:.0f} s. make clean removes everything."
+        f"the gateway {gateway_up - deployed:.0f} s, all of it {time.monotonic() - started:.0f} s. "
+        "make clean removes everything."
     )
 
 
