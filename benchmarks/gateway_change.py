@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What clients notice while the gateway changes: requests, failures and the slowest request, at a steady rate.
 
-    gateway_change.py [--requests 2000] [--rate 10] [reload] [crash] [upgrade]
+    gateway_change.py [--requests 2000] [--rate 10] [--reloads 5] [reload] [crash] [upgrade]
 
-reload   five reloads, one after another          crash    one of two replicas is killed
+reload   some reloads, one after another          crash    one of two replicas is killed
 upgrade  one of two replicas is blocked, drained, restarted and opened again
 
 Needs the lab, converged with two replicas of one model:
@@ -40,7 +40,6 @@ MODEL = "summary"
 REPLICA, CONTAINER, PORT = "ana-docker--summarizer-too", "vllm-summarizer-too", 8103
 VAULT = ROOT / "inventories" / "lab" / "group_vars" / "gateways" / "vault.yml"
 KEY = re.search(r"sk-lab-only-\w+", VAULT.read_text(encoding="utf-8")).group()
-RELOADS = 5
 
 
 def lab(*words: str) -> str:
@@ -101,8 +100,8 @@ def workers() -> set[str]:
     return {line.split()[0] for line in listed.splitlines() if "spawn_main" in line}
 
 
-def reload() -> None:
-    for number in range(RELOADS):
+def reload(times: int) -> None:
+    for number in range(times):
         before = workers()
         began = time.monotonic()
         on_gateway("docker exec litellm sh -c 'kill -HUP 1'")
@@ -142,14 +141,17 @@ def gateway(arguments: str) -> None:
         sys.exit(done.stdout)
 
 
-CASES: dict[str, Callable[[], None]] = {"reload": reload, "crash": crash, "upgrade": upgrade}
-
-
 def main() -> None:
+    cases: dict[str, Callable[[], None]] = {
+        "reload": lambda: reload(wanted.reloads),
+        "crash": crash,
+        "upgrade": upgrade,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="case", help=", ".join(CASES))
+    parser.add_argument("cases", nargs="*", default=list(cases), metavar="case", help=", ".join(cases))
     parser.add_argument("--requests", type=int, default=2000, help="at least so many in each case")
     parser.add_argument("--rate", type=float, default=10, help="requests a second")
+    parser.add_argument("--reloads", type=int, default=5)
     wanted = parser.parse_args()
     os.environ.setdefault("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))
     address = json.loads(lab("status", "--json"))["ana-docker"]["address"]
@@ -157,7 +159,7 @@ def main() -> None:
     for name in wanted.cases:
         print(f"{name}:", flush=True)
         with Load(address, wanted.rate, wanted.requests) as load:
-            CASES[name]()
+            cases[name]()
         ordered = sorted(load.seconds)
         failed += sum(load.failures.values())
         print(
