@@ -84,9 +84,11 @@ def test_nothing_changes(host, arguments):
 
 
 @pytest.mark.parametrize("mode", ["nvidia", "runtime"])
-def test_containers_see_exactly_their_cards(mode):
-    status, output = run("--tags", "nvidia_runtime", "-v", nvidia_runtime_gate="always", nvidia_runtime_gpu_mode=mode)
+def test_containers_see_exactly_their_cards(host, mode):
+    status, output = run("--tags", "nvidia_runtime", nvidia_runtime_gate="always", nvidia_runtime_gpu_mode=mode)
     assert status == 0, output
+    assert "nothing proves" not in output
+    assert host.check_output("docker ps -aq --filter status=exited") == ""
 
 
 def test_a_restart_waits_while_models_serve(host):
@@ -158,7 +160,7 @@ class TestBare:
         assert changed(output) == 5
         assert host.check_output(listing) == before
 
-    def test_not_managed_it_is_explained(self):
+    def test_not_managed_it_is_explained(self, host):
         status, output = run("--tags", "container_engine", container_engine_manage=False)
         assert status != 0
         for code in ("container_engine_missing", "compose_missing", "docker_sdk_missing"):
@@ -166,6 +168,7 @@ class TestBare:
         status, output = run("--tags", "nvidia_runtime", nvidia_runtime_manage=False)
         assert status != 0
         assert "[nvidia_runtime_missing]" in said(output)
+        assert not host.file("/usr/bin/nvidia-ctk").exists
 
     def test_a_wrong_key_is_refused_before_anything_is_written(self, host):
         status, output = run("--tags", "nvidia_runtime", nvidia_runtime_key_url="http://127.0.0.1:8099/gpgkey-wrong")
