@@ -25,7 +25,7 @@ from typing import Any
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, ".ansible", "collections"))
 
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import asker  # noqa: E402
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import asker, http  # noqa: E402
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.verdict import conclude  # noqa: E402
 
 
@@ -41,6 +41,7 @@ def upper_bound(events: int, runs: int) -> float:
 
 def series(name: str, url: str, model: str, asks: dict[str, Any], seeds: range, out: Any) -> Counter[str]:
     tally: Counter[str] = Counter()
+    model = model or http.fetch("GET", f"{url}/v1/models", timeout=10).json()["data"][0]["id"]
     start = time.monotonic()
     for seed in seeds:
         verdicts = asker.ask(url, model, asks, seed=seed)
@@ -73,15 +74,18 @@ def show(name: str, wrong_way: str, events: int, tally: Counter[str], runs: int)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--good", help="address of the model that sees")
-    parser.add_argument("--blind", help="address of its blinded twin")
-    parser.add_argument("--model", default="tiny-vlm", help="served model name of both")
+    parser.add_argument("--good", default=os.environ.get("SIGHT_GOOD"), help="address of the model that sees")
+    parser.add_argument("--blind", default=os.environ.get("SIGHT_BLIND"), help="address of its blinded twin")
+    parser.add_argument("--model", default="", help="served model name of both (default: the one that each serves)")
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1, help="seed of the first run; the next run has the next")
     parser.add_argument("--modalities", default="text,image,video")
     parser.add_argument("--questions", default="", help="only these codes, with commas")
     parser.add_argument("--log", help="write each run as a line of JSON here")
     args = parser.parse_args()
+    if not (args.good or args.blind):
+        print("Not measured: no --good and no --blind (or SIGHT_GOOD, SIGHT_BLIND). Figures: docs/questions.md.")
+        return 0
     asks: dict[str, Any] = {"task": "chat", "modalities": args.modalities.split(","), "thinking": True}
     if args.questions:
         asks["questions"] = args.questions.split(",")

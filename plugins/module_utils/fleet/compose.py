@@ -395,6 +395,9 @@ def _digest(service: Mapping[str, Any], config: Mapping[str, Any], secrets: Mapp
 
 def asks(stack: Stack) -> dict[str, Any]:
     """What `questions.select` needs to know about this stack."""
+    limits = stack.args.get("limit_mm_per_prompt")
+    images = limits.get("image") if isinstance(limits, Mapping) else None
+    images = images.get("count") if isinstance(images, Mapping) else images
     return {
         "task": stack.model.task,
         "modalities": list(stack.model.modalities),
@@ -402,6 +405,7 @@ def asks(stack: Stack) -> dict[str, Any]:
         "tool_parser": bool(stack.args.get("enable_auto_tool_choice") and stack.args.get("tool_call_parser")),
         "structured": bool(stack.args.get("structured_outputs_config")),
         "max_model_len": options.tokens(stack.args.get("max_model_len")),
+        "images_per_request": images if isinstance(images, int) else 2,
         "checks": [
             {
                 "ask": check.ask,

@@ -223,7 +223,9 @@ class ImagePair(_Chat):
         return judge.colours(reply.content)[:1] == [request.want]
 
     def blame(self, wrong: Sequence[Mark]) -> str:
-        return "vision_constant_answer" if len({mark.heard.lower() for mark in wrong}) == 1 else super().blame(wrong)
+        # Garbage is always the same, too, and says more about the cause.
+        same = len({mark.heard.lower() for mark in wrong}) == 1 and wrong[0].code == "answer_wrong"
+        return "vision_constant_answer" if same else super().blame(wrong)
 
 
 class ImageTwoInOneRequest(_Chat):
@@ -308,15 +310,19 @@ class ToolCall(_Chat):
 
 
 class StructuredOutput(_Chat):
-    """An answer that must follow a JSON schema; for a model that sees, about a picture."""
+    """An answer that must follow a JSON schema; for a model that sees, about a picture.
+
+    No two draws have the same right answer, so that no constant one passes.
+    """
 
     code = "structured_output"
-    spare = 2
+    needed, spare = 2, 2
 
     def draws(self, rng: Random) -> Iterator[Request]:
-        for _ in range(self.needed + self.spare):
+        count = self.needed + self.spare
+        things = [(colour, shape) for colour in picture.COLOURS for shape in picture.SHAPES]
+        for (colour, shape), total in zip(rng.sample(things, count), rng.sample(range(4, 19), count)):
             if "image" in self.asks.get("modalities", ()):
-                colour, shape = rng.choice(list(picture.COLOURS)), rng.choice(picture.SHAPES)
                 want: dict[str, Any] = {"color": colour, "shape": shape}
                 properties: dict[str, Any] = {
                     "color": {"type": "string", "enum": list(picture.COLOURS)},
@@ -326,9 +332,9 @@ class StructuredOutput(_Chat):
                 ask = "Answer as JSON with the keys color, shape and digits."
                 drawn = [picture.coloured_shape(rng, colour, shape)]
             else:
-                first, second = rng.randint(2, 9), rng.randint(2, 9)
-                want, properties = {"sum": first + second}, {"sum": {"type": "integer"}}
-                ask, drawn = f"What is {first} plus {second}? Answer as JSON with the key sum.", []
+                first = rng.randint(max(2, total - 9), min(9, total - 2))
+                want, properties = {"sum": total}, {"sum": {"type": "integer"}}
+                ask, drawn = f"What is {first} plus {total - first}? Answer as JSON with the key sum.", []
             schema = {
                 "type": "object",
                 "properties": properties,

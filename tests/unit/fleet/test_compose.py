@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -183,6 +184,7 @@ def test_what_a_rollout_must_know_about_the_first_deployment():
         "tool_parser": False,
         "structured": False,
         "max_model_len": 32768,
+        "images_per_request": 2,
         "checks": [
             {
                 "ask": "How many cats and what surface are they on?",
@@ -194,6 +196,15 @@ def test_what_a_rollout_must_know_about_the_first_deployment():
         ],
     }
     assert compose.render(QWEN3_VL, SETTINGS).asks["tool_parser"] is True
+
+
+@pytest.mark.parametrize(
+    ("limits", "images"),
+    [(None, 2), ({"video": 1}, 2), ({"image": 1}, 1), ({"image": 3}, 3), ({"image": {"count": 1, "width": 512}}, 1)],
+)
+def test_as_many_pictures_are_asked_about_as_a_request_may_hold(limits: Any, images: int) -> None:
+    args = {**QWEN3_VL.args, "limit_mm_per_prompt": limits}
+    assert compose.asks(replace(QWEN3_VL, args=args))["images_per_request"] == images
 
 
 # ------------------------------------------------------------------ GPUs

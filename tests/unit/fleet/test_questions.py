@@ -109,7 +109,9 @@ def test_the_same_seed_asks_the_same_and_another_seed_another() -> None:
     assert [mine.want for mine in drawn(1)] != [yours.want for yours in drawn(2)]
 
 
-@pytest.mark.parametrize("kind", [questions.ImageNumber, questions.ImageColourShape, questions.ImagePair])
+@pytest.mark.parametrize(
+    "kind", [questions.ImageNumber, questions.ImageColourShape, questions.ImagePair, questions.StructuredOutput]
+)
 def test_no_two_pictures_of_a_question_have_one_answer(kind: type[questions.Question]) -> None:
     for seed in range(3):
         requests = list(kind(CHAT).requests(seed))
@@ -243,6 +245,18 @@ def test_blindness_names_text_picture_cause_and_remedy() -> None:
     for part in ("The text works", "the pictures do not", "vision tower was quantised", "same answer", "'blue'"):
         assert part in end["message"]
     assert "another image digest" in end["remedy"]
+
+
+def test_garbage_is_not_taken_for_a_constant_answer() -> None:
+    assert everything(exclaiming)["failures"]["image_pair"] == "vision_garbage"
+
+
+@pytest.mark.parametrize("modalities", [["text"], ["text", "image"]])
+def test_no_constant_answer_follows_a_schema_and_is_right(modalities: list[str]) -> None:
+    question = questions.StructuredOutput({"modalities": modalities})
+    for request in question.requests(5):
+        always = good(request)
+        assert put(question, lambda _request, always=always: always, 5).code == "answer_wrong"
 
 
 def test_a_model_that_sees_but_cannot_count_is_not_called_blind() -> None:
