@@ -482,8 +482,8 @@ class _OneStack:
             return answers
         failure = StackFailed(verdict["code"], verdict["message"], "", verdict["remedy"], (), False, answers)
         container = self.world.engine.container(stack.container)
-        if not runs(container) or (container and container["RestartCount"]):
-            # It died of the question: its log knows more than "no connection".
+        if verdict["code"] == "engine_dead" or not runs(container) or (container and container["RestartCount"]):
+            # It died of the question: its log knows more than "no connection". The server outlives it for a moment.
             log = [text for _m, text in self.world.engine.logs(container["Id"], since)] if container else []
             explained = self.rollout._explained(log, failure)
             explained.answers = failure.answers

@@ -1211,6 +1211,16 @@ _COMPOSE = (
 
 _HEALTH = (
     Known(
+        code="kernel_unsupported",
+        cause="The engine has no kernel for this model on this machine (head dimension {size}). It notices only at the "
+        "first request, and then the server ends with exit status 0, as if somebody had stopped it.",
+        remedy="Take another attention backend, another engine version or another card; the model cannot be served "
+        "like this, however healthy it looks.",
+        patterns=(r"Unexpected head dim size, (?P<size>\d+)",),
+        replaces=("engine_dead", "engine_init_failed"),
+        certain=False,
+    ),
+    Known(
         code="engine_hang",
         cause="The server answers, but the engine does nothing[: {waiting} requests wait, none makes progress].",
         remedy="Restart the container; a check of life must ask for one token with a time limit, /health is not "

@@ -137,7 +137,7 @@ REAL = {
     "fail_bad_tool_parser": "unknown_tool_parser",
     "fail_chat_template_missing": "chat_template_missing",
     "fail_config_json_missing": "model_not_found",
-    "fail_dies_on_first_request": "engine_dead",
+    "fail_dies_on_first_request": "kernel_unsupported",
     "fail_docker_oom_killed": "container_oom_killed",
     "fail_gpu_memory_utilization_1_5": "invalid_argument_value",
     "fail_kv_cache_dtype_fp8": "quantization_capability",
