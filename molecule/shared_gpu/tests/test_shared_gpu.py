@@ -60,7 +60,8 @@ def site(playbook) -> Callable[..., str]:
     def run(*arguments: str, **variables: object) -> str:
         inventory = () if "lab" in arguments else ("-i", "molecule/shared_gpu/hosts.yml")
         more = [argument for argument in arguments if argument != "lab"]
-        done = playbook("site.yml", *inventory, "-l", "ana-ml2", "-t", "vllm_stack", *more, "-e", json.dumps(variables))
+        change = json.dumps({"round": 2, **variables})  # from the first change on
+        done = playbook("site.yml", *inventory, "-l", "ana-ml2", "-t", "vllm_stack", *more, "-e", change)
         assert done.status == 0, done.output
         return done.output
 
@@ -98,7 +99,7 @@ def all_ready(host_now, names=ALL) -> Callable[[], bool]:
     def ready() -> bool:
         try:
             seen = host_now()
-        except AssertionError:  # the host or its daemon is not back yet
+        except (AssertionError, RuntimeError):  # the host or its daemon is not back yet
             return False
         return all(name in seen and seen[name].status == "running" and seen[name].ready != "-" for name in names)
 
@@ -133,13 +134,12 @@ def test_each_has_its_unit_and_docker_starts_nothing_by_itself(host):
 
 def test_one_changed_stack_of_five_restarts_alone(site, host_now):
     before = host_now()
-    assert changed(site("--check", round=2))
+    assert changed(site("--check"))
     assert host_now() == before
-    assert changed(site(round=2))
+    assert changed(site())
     after = host_now()
     assert after.pop("vllm-reward").identity != before.pop("vllm-reward").identity
     assert after == before
-    site()
 
 
 def test_two_that_load_together_measure_each_other_and_the_next_run_heals_it(host, site, host_now, good):
@@ -147,7 +147,7 @@ def test_two_that_load_together_measure_each_other_and_the_next_run_heals_it(hos
     host.check_output("systemctl stop modelfleet-granite-summarizer modelfleet-qwen35-vl")
     host.check_output(f"docker start {pair[0]} & docker start {pair[1]} & wait")
     time.sleep(6)
-    wait(20, lambda: all(host_now()[name].ready != "-" or host_now()[name].status == "exited" for name in pair), "up")
+    wait(60, lambda: all(host_now()[name].ready != "-" or host_now()[name].status == "exited" for name in pair), "up")
     seen = host_now()
     crippled = [name for name in pair if seen[name].status == "exited" or seen[name].kv_tokens < 0.9 * good[name]]
     assert crippled, f"the lab's race did not show: {seen}, {good}"
@@ -160,7 +160,7 @@ def test_two_that_load_together_measure_each_other_and_the_next_run_heals_it(hos
 def test_a_reboot_keeps_the_order(host, host_now, good):
     before = host_now()
     subprocess.run(["docker", "restart", "-t", "30", f"{LAB}-ana-ml2"], check=True, capture_output=True)
-    wait(120, all_ready(host_now), "all stacks ready after the reboot")
+    wait(240, all_ready(host_now), "all stacks ready after the reboot")
     after = host_now()
     assert all(after[name].started > before[name].started for name in ALL)
     in_order(after, CARD_1, CARD_0)
@@ -172,11 +172,11 @@ def test_what_is_stopped_by_hand_stays_down_over_a_restart_of_the_daemon_and_the
     host, host_now, good
 ):
     host.check_output(f"cd {ROOT}/reranker && docker compose stop 2>&1")
-    wait(15, lambda: unit(host, "reranker", "ActiveState") == "inactive", "the unit noticed")
+    wait(60, lambda: unit(host, "reranker", "ActiveState") == "inactive", "the unit noticed")
     before = host_now()
     host.check_output("systemctl restart docker")
     others = tuple(name for name in ALL if name != "vllm-reranker")
-    wait(120, all_ready(host_now, others), "all others ready after the restart of the daemon")
+    wait(240, all_ready(host_now, others), "all others ready after the restart of the daemon")
     after = host_now()
     assert all(after[name].started > before[name].started for name in others)
     in_order(after, tuple(name for name in CARD_1 if name != "vllm-reranker"), CARD_0)
@@ -198,14 +198,14 @@ def test_engines_that_die_come_back_in_their_turn_until_the_fuse_blows(host, hos
     died = host.check_output("journalctl -u modelfleet-granite-summarizer --since -1min -o cat; sleep 4")
     assert re.search(r"exited with exit status 0", died + host.check_output(
         "journalctl -u modelfleet-granite-summarizer --since -1min -o cat")), died  # fmt: skip
-    wait(60, lambda: unit(host, "embedder", "ExecMainStatus") == "3", "the fuse of the embedder blew")
+    wait(120, lambda: unit(host, "embedder", "ExecMainStatus") == "3", "the fuse of the embedder blew")
     back = ("vllm-granite-summarizer", "vllm-qwen35")
-    wait(60, lambda: all_ready(host_now, back)() and all(
+    wait(120, lambda: all_ready(host_now, back)() and all(
         host_now()[name].started > before[name].started for name in back), "the other two are back")  # fmt: skip
     whole({name: one for name, one in host_now().items() if name in back}, good)
     assert unit(host, "embedder", "ActiveState") == "failed"
     wait(
-        45, lambda: "unhealthy" in host.check_output("docker inspect -f '{{.State.Health.Status}}' vllm-reward"), "lost"
+        90, lambda: "unhealthy" in host.check_output("docker inspect -f '{{.State.Health.Status}}' vllm-reward"), "lost"
     )
     seen = host_now()
     assert seen["vllm-embedder"].status == "exited"

@@ -49,6 +49,10 @@ class Stopped(Exception):
     """systemd asked the unit to stop."""
 
 
+class StoppedByHand(Exception):
+    """Somebody stopped the container; it stays down until the next run."""
+
+
 class Failed(Exception):
     """The stack is not running; the message is the reason. Counts against the crash fuse."""
 
@@ -82,11 +86,21 @@ class Docker:
         url = f"/containers/{urllib.parse.quote(container)}/stop?t={seconds}"
         self.request("POST", url, timeout=seconds + 30).read()
 
-    def events(self, container: str) -> Iterator[dict[str, Any]]:
-        """kill and die of this container from now on, as they happen. Ends when the daemon goes away."""
+    def events(self, container: str, past: str = "") -> Iterator[dict[str, Any]]:
+        """kill and die of this container: from now on, as they happen, until the daemon goes away; or the ``past``."""
         filters = json.dumps({"type": ["container"], "container": [container], "event": ["kill", "die"]})
-        answer = self.request("GET", f"/events?filters={urllib.parse.quote(filters)}", timeout=None)
+        answer = self.request("GET", f"/events?{past}filters={urllib.parse.quote(filters)}", timeout=None)
         return (json.loads(line) for line in answer if line.strip())
+
+    def killed(self, container: str, since: float) -> bool:
+        """Whether somebody has stopped or killed it since then (seconds since the epoch)."""
+        return any(map(stops, self.events(container, f"since={since:.6f}&until={time.time():.6f}&")))
+
+
+def stops(event: dict[str, Any]) -> bool:
+    """Whether this is a signal by hand that ends a container."""
+    kill = event.get("Action", event.get("status")) == "kill"
+    return kill and event["Actor"]["Attributes"].get("signal", "9") in STOP_SIGNALS
 
 
 @contextlib.contextmanager
@@ -162,10 +176,12 @@ def start(docker: Docker, wanted: argparse.Namespace) -> None:
     up = subprocess.run(compose, cwd=wanted.directory, capture_output=True, text=True, check=False)
     if up.returncode:
         raise Failed(f"docker compose up failed: {up.stderr.strip()[-500:]}")
-    deadline = time.monotonic() + wanted.start_seconds
+    began, deadline = time.time(), time.monotonic() + wanted.start_seconds
     while time.monotonic() < deadline:
         state = docker.state(wanted.container)
         if state.get("Status") != "running":
+            if docker.killed(wanted.container, began) and not returns(docker, wanted.container):
+                raise StoppedByHand
             raise Failed(died(wanted.container, state))
         if answers(wanted.url, wanted.model):
             return
@@ -181,7 +197,7 @@ def died(container: str, state: dict[str, Any]) -> str:
 
 
 def watch(docker: Docker, container: str) -> None:
-    """Return when somebody stopped the container by hand; raise Failed when it died or the daemon went away."""
+    """Raises StoppedByHand or Failed when the container ends, and OSError when the daemon goes away."""
     killed = False
     events = docker.events(container)
     state = docker.state(container)  # it may have died before the events were listened to
@@ -189,13 +205,13 @@ def watch(docker: Docker, container: str) -> None:
         raise Failed(died(container, state))
     for event in events:
         if event.get("Action", event.get("status")) == "kill":
-            killed = killed or event["Actor"]["Attributes"].get("signal", "9") in STOP_SIGNALS
-            continue
-        if not killed:
+            killed = killed or stops(event)
+        elif not killed:
             raise Failed(died(container, docker.state(container)))
-        killed = False
-        if not returns(docker, container):
-            return
+        elif not returns(docker, container):
+            raise StoppedByHand
+        else:
+            killed = False
     raise OSError("the Docker daemon went away")
 
 
@@ -284,8 +300,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except (OSError, http.client.HTTPException) as error:
         print(f"{wanted.container}: {error}", file=sys.stderr)
         return 1
-    print(f"{wanted.container}: stopped by hand; it stays down until the next run", file=sys.stderr)
-    record(wanted.directory, "stopped-by-hand", {"container": wanted.container})
+    except StoppedByHand:
+        print(f"{wanted.container}: stopped by hand; it stays down until the next run", file=sys.stderr)
+        record(wanted.directory, "stopped-by-hand", {"container": wanted.container})
     return 0
 
 
