@@ -29,6 +29,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         arguments = dict(self._task.args)
+        for name in ("gpu_hosts", "gateways", "blocked"):  # text where somebody calls the module from a command line
+            if isinstance(arguments.get(name), str):
+                arguments[name] = [each.strip() for each in arguments[name].split(",") if each.strip()]
         host = str(arguments.get("host") or task_vars["inventory_hostname"])
         try:
             rendered, warnings = self._render(host, arguments, task_vars)

@@ -481,7 +481,8 @@ def credentials(plan: RoutePlan) -> list[dict[str, Any]]:
 def client_keys(plan: RoutePlan) -> dict[str, Any]:
     """keys.json: what the gateway needs to know a client by, without the key itself.
 
-    Who may use a model may use it by its aliases too; ``paths`` are the passed-through ones of those models.
+    Who may use a model may use it by its aliases too; ``paths`` are the passed-through ones
+    of those models.
     """
     gateway = plan.gateway
     known = {}
@@ -490,7 +491,9 @@ def client_keys(plan: RoutePlan) -> dict[str, Any]:
         known[hashlib.sha256(client.key.encode()).hexdigest()] = {
             "name": client.name,
             "models": sorted(allowed),
-            "paths": [each.path for each in plan.pass_throughs if each.stack.served_model_name in allowed],
+            "paths": [
+                each.path for each in plan.pass_throughs if not allowed or each.stack.served_model_name in allowed
+            ],
             "rpm": client.rpm,
         }
     return known

@@ -77,8 +77,7 @@ async def user_api_key_auth(request: Request, api_key: str) -> UserAPIKeyAuth:
         raise refuse(401, said, "auth_error", "None")
     name, models, path = client["name"], client["models"], request.url.path
     if path.startswith(PASSED_THROUGH):
-        allowed = not models or any(path == each or path.startswith(f"{each}/") for each in client["paths"])
-        if not allowed:
+        if not any(path == each or path.startswith(f"{each}/") for each in client["paths"]):
             raise refuse(403, f"The key of {name} is not for {path}.", "key_model_access_denied", "model")
     elif not path.startswith(OPEN_TO_CLIENTS) or path.startswith(CLOSED):
         raise refuse(403, f"{path} is for operators.", "auth_error", "None")
@@ -90,6 +89,7 @@ async def user_api_key_auth(request: Request, api_key: str) -> UserAPIKeyAuth:
         api_key=given,
         key_alias=name,
         models=models,
+        metadata={"allowed_passthrough_routes": client["paths"]},  # LiteLLM opens them to operators only
         rpm_limit=client["rpm"],
         user_role=LitellmUserRoles.INTERNAL_USER,
     )
