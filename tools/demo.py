@@ -171,16 +171,17 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="real vLLM on the CPU instead of the simulated engine")
     real = parser.parse_args().real
     inventory = "inventories/lab-real" if real else "inventories/lab"
-    host = "ana-ml2"
+    host, container = "ana-ml2", "vllm-tiny-vlm" if real else "vllm-qwen35"
     started = time.monotonic()
     state = ROOT / ".cache" / "demo"
     state.mkdir(parents=True, exist_ok=True)
     playbook = [str(BIN / "ansible-playbook"), "-i", inventory]
 
     step("1. The lab: hosts with their own Docker engine and stand-in cards, as containers on this machine")
-    must(["lab/lab", "up"])
+    must(["lab/lab", "up", *(["--hosts", host, "--no-images"] if real else [])])
     if real:
-        must(["lab/lab", "images", "vllm-cpu"])
+        # The image (built in minutes, once) and the models; what the scenario of the real engine begins with, too.
+        must([*playbook, "molecule/real_engine/prepare.yml"])
     lab_up = time.monotonic()
 
     step(f"2. ansible-playbook -i {inventory} site.yml -l {host}")
@@ -205,14 +206,15 @@ def main() -> None:
     name = os.environ.get("LAB_NAME")
     for what, command in (
         ("again: nothing changes", run),
-        ("break something, see the drift", f"lab/lab ssh {host} docker stop vllm-qwen35; {run} --check --diff"),
+        ("break something, see the drift", f"lab/lab ssh {host} docker stop {container}; {run} --check --diff"),
         *([] if real else [("ask the gateway", ask_the_gateway(inventory))]),
+        *([] if real else [("the same with real vLLM and a small model that really sees", "make demo-real")]),
     ):
         print(f"  # {what}\n  {f'export LAB_NAME={name}; ' if name else ''}{command}")
     print(
         f"\nlab {lab_up - started:.0f} s, site.yml {deployed - lab_up:.0f} s, "
-        f"the gateway {gateway_up - deployed:.0f} s, all of it {time.monotonic() - started:.0f} s. "
-        "make clean removes everything."
+        f"{'' if real else f'the gateway {gateway_up - deployed:.0f} s, '}"
+        f"all of it {time.monotonic() - started:.0f} s. make clean removes everything."
     )
 
 
