@@ -533,11 +533,9 @@ class _OneStack:
         else:
             self._stop(stack)
             ended = "stopped"
-            text = (
-                "stopped, its GPU is free: there is nothing to put back, this is its first deployment"
-                if good is None
-                else "stopped, its GPU is free: there is nothing to put back, this is the last good configuration"
-            )
+            which = "its first deployment" if good is None else "the last good configuration"
+            freed = ", its GPU is free" if stack.gpus else ""
+            text = f"stopped{freed}: there is nothing to put back, this is {which}"
         outcome.ended = ended
         outcome.failure = {**failure.fact, "seconds": round(seconds, 1), "kept": kept, "after": text}
         files.write_json(

@@ -70,6 +70,7 @@ HARMLESS = (
     r"Failed to create oneDNN linear, fallback",
     r"leaked (?:semaphore|shared_memory) objects to clean up at shutdown",
     r"CUDA graph memory profiling is enabled",
+    r"Reset SSM cache type to",
     r"custom allreduce is disabled",
     r"Failed to import from vllm\._C",
     r"is not listed in .{0,60}Using the default",
