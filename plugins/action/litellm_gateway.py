@@ -9,6 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from ansible import constants as C
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -43,7 +44,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         )
         for name in ("invocation", "exception"):  # the one repeats the gateway, keys included, the other the message
             result.pop(name, None)
-        result["warnings"] = [*warnings, *result.get("warnings", [])]
+        result["notes"] = [*warnings, *result.get("notes", [])]
+        for note in result["notes"]:
+            # Straight to the terminal: the callback prints no warning of a task that it hides as unchanged.
+            display.display(f"[WARNING]: {note}", color=C.COLOR_WARN, stderr=True)
         for answer in result.get("answers") or ():
             if answer["route"]:
                 of = f" (alias of {answer['alias_of']})" if answer["alias_of"] else ""

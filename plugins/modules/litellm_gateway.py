@@ -144,6 +144,12 @@ answers:
   sample:
     - {name: vision, alias_of: qwen3.5-9b-fp8, route: ana-ml2--qwen35-vl, passed: true, code: passed}
     - {name: wrong key, passed: true, code: passed, message: "HTTP 401, as it must be."}
+notes:
+  description: What to know although nothing failed. They are shown as warnings too.
+  returned: always
+  type: list
+  elements: str
+  sample: []
 seconds:
   description: How long it took.
   returned: when not in check mode
@@ -210,9 +216,8 @@ def main():
         module.fail_json(msg=str(failed), code=failed.code, routes=list(gateway.ids))
     except EngineError as error:
         module.fail_json(msg=f"{gateway.host}: {error}")
-    for warning in outcome.warnings:
-        module.warn(warning)
     module.exit_json(
+        notes=outcome.warnings,
         changed=outcome.changed,
         step=outcome.step,
         differences=[difference.as_dict() for difference in outcome.differences],
