@@ -95,6 +95,11 @@ stacks:
       description: C(code), C(what), C(why) and C(change) of the last rollout if it failed, otherwise V(null).
       type: dict
       sample: {code: kv_cache_no_memory}
+    unit:
+      description:
+        - What keeps its systemd unit from being active, with the last failure; empty when it is active or there is none.
+      type: str
+      sample: "crash fuse has blown, stays down: container vllm-qwen35 is exited with exit status 1"
     log:
       description: The last O(lines) lines of the log.
       type: list
@@ -111,7 +116,7 @@ report:
 from typing import Any, Mapping, Optional, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import files
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import files, systemd
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import Engine, EngineError
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import LABEL_STACK
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.diagnosis import diagnose, masked
@@ -146,6 +151,7 @@ def explain(container: Mapping[str, Any], lines: Sequence[str], shown: int) -> d
         "phase": str(progress),
         "findings": [finding.as_dict() for finding in findings],
         "failed_rollout": failed_rollout(labels.get(WORKING_DIR, "")),
+        "unit": "",
         "log": [masked(line) for line in lines[-shown:]] if shown > 0 else [],
     }
 
@@ -170,6 +176,8 @@ def report(entry: Mapping[str, Any]) -> list[str]:
         said.append(f"  {finding['severity']} {finding['code']}: {finding['cause']}")
         said.append(f"    change: {finding['remedy']}")
         said += [f"    log: {line}" for line in finding["lines"]]
+    if entry["unit"]:
+        said.append(f"  its unit: {entry['unit']}")
     if not entry["findings"]:
         said.append("  the log shows nothing wrong")
     failed = entry["failed_rollout"]
@@ -188,11 +196,14 @@ def main() -> None:
     )
     only = module.params["only"]
     entries = []
+    directories = {}
     try:
         engine = Engine()
         for container in engine.ours():
             if only and container["Config"]["Labels"].get(LABEL_STACK) not in only:
                 continue
+            labels = container["Config"]["Labels"]
+            directories[labels.get(LABEL_STACK, "")] = labels.get(WORKING_DIR, "")
             state = container.get("State") or {}
             since = moment(state.get("StartedAt", "")) if state.get("Status") == "running" else None
             # One second earlier: Docker writes the start down a moment after the first line.
@@ -200,6 +211,11 @@ def main() -> None:
             entries.append(explain(container, [text for _moment, text in lines], module.params["lines"]))
     except EngineError as error:
         module.fail_json(msg=str(error))
+    if systemd.there():
+        live = systemd.look([entry["stack"] for entry in entries], [directories[entry["stack"]] for entry in entries])
+        for entry in entries:
+            unit = live[entry["stack"]]
+            entry["unit"] = unit.state if unit.text and unit.active != "active" else ""
     entries.sort(key=lambda entry: (entry["stack"], entry["container"]))
     said = [line for entry in entries for line in report(entry)]
     module.exit_json(changed=False, stacks=entries, report=said or ["No stack has a container on this host."])

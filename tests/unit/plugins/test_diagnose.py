@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.modelfleet.inference.plugins.filter.diagnose import FilterModule
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.units import LiveUnit
 from ansible_collections.modelfleet.inference.plugins.modules import stack_logs
 
 ROOT = Path(__file__).parents[3]
@@ -60,6 +61,15 @@ def test_a_stack_that_ended_is_explained(tmp_path: Path) -> None:
     said = stack_logs.report(entry)
     assert said[0] == "one (vllm-one): exited with code 1, started again 1 times; its start came to: starting"
     assert said[-1] == "  the last rollout failed with kv_cache_no_memory: the container ended"
+
+
+def test_why_its_unit_leaves_it_down_is_said() -> None:
+    entry = stack_logs.explain(container(Status="exited", ExitCode=1), [START], shown=0)
+    assert not any("unit" in line for line in stack_logs.report(entry))
+    blown = LiveUnit(active="failed", exit_status=3, last_failure="it is exited with exit status 1 at noon").state
+    assert "  its unit: crash fuse has blown, stays down: it is exited with exit status 1 at noon" in stack_logs.report(
+        {**entry, "unit": blown}
+    )
 
 
 def test_a_running_stack_with_a_clean_log_has_nothing_wrong() -> None:
