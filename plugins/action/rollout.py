@@ -14,7 +14,7 @@ import uuid
 from typing import Any, Iterator
 
 from ansible import constants as C
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -33,6 +33,35 @@ LOST_SECONDS = 300.0  # how long a lost connection may be away
 ENDED = "ended"
 
 
+class RolloutFailed(AnsibleActionFail):  # type: ignore[misc]
+    """A failed run, whose diagnosis stands once on the screen.
+
+    The default callback of ansible-core 2.19 and later prints an error's text and then the result, msg included. Here
+    the one is a line, the other the diagnosis. A core that builds them in another way prints the diagnosis twice.
+    """
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        failed = {name: stack for name, stack in result["stacks"].items() if "failure" in stack}
+        codes = ", ".join(f"{name} [{stack['failure']['code']}]" for name, stack in failed.items())
+        self._summary = f"{len(failed)} of {len(result['stacks'])} stacks failed: {codes}"
+        self._msg = result["msg"]
+        result["stacks"] = {
+            name: {"code": stack["failure"]["code"], "ended": stack["ended"], "seconds": stack["seconds"]}
+            for name, stack in failed.items()
+        }
+        if not result.get("extra"):
+            result.pop("extra", None)
+        super().__init__(self._msg, result=result)
+
+    @property
+    def _original_message(self) -> str:
+        return self._summary
+
+    @property
+    def message(self) -> str:
+        return str(self._msg)
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_check_mode = True
     _supports_diff = True
@@ -49,19 +78,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         except (FleetError, ValueError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
         result = self._follow(host, arguments, task_vars)
-        if result.get("failed") and self._brief():
-            result["stacks"] = {
-                name: {key: stack[key] for key in ("ended", "seconds")} | {"code": stack["failure"]["code"]}
-                for name, stack in result.get("stacks", {}).items()
-                if "failure" in stack
-            }
         if self._task.diff:
             result["diff"] = looked["diff"]
+        if result.get("failed") and result.get("stacks") and self._brief():
+            raise RolloutFailed(result)
         return result
 
     @staticmethod
     def _brief() -> bool:
-        """Whether the callback would push the diagnosis off the screen by printing all data of a failure."""
+        """Whether the callback would push the diagnosis off the screen by printing all data; it does with -v."""
         return display.verbosity == 0 and C.config.get_config_value("DEFAULT_STDOUT_CALLBACK") in (
             "default",
             "ansible.builtin.default",

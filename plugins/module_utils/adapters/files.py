@@ -147,14 +147,37 @@ def keep_failed(directory: str, stamp: str, files: Mapping[str, tuple[str, str]]
     """Keep what is left of a failed attempt (name -> content, mode); its folder. The oldest beyond five go."""
     failed = os.path.join(directory, STATE, "failed")
     _private(os.path.join(directory, STATE))
-    target = os.path.join(failed, stamp)
     _private(failed)
+    target, more = os.path.join(failed, stamp), 1
+    while os.path.exists(target):  # two within one second
+        more += 1
+        target = os.path.join(failed, f"{stamp}-{more}")
     _private(target)
     for name, (content, mode) in files.items():
         write(os.path.join(target, name), content, mode)
     for old in sorted(os.listdir(failed))[:-FAILED_KEPT]:
         shutil.rmtree(os.path.join(failed, old), ignore_errors=True)
     return target
+
+
+def checkpoint_bytes(model: str, volumes: Sequence[Any]) -> int:
+    """Bytes of a model's files on this host; 0 when they are not here yet.
+
+    ``model`` is the path in the container, or the name on the hub; ``volumes`` are Compose's, ``host:container[:ro]``.
+    """
+    for volume in volumes:
+        if not isinstance(volume, str) or ":" not in volume:
+            continue
+        here, inside = volume.split(":")[:2]
+        if model == inside or model.startswith(inside.rstrip("/") + "/"):
+            folder = here.rstrip("/") + model[len(inside.rstrip("/")) :]
+        elif not model.startswith("/"):
+            folder = os.path.join(here, "hub", "models--" + model.replace("/", "--"), "blobs")
+        else:
+            continue
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            return sum(entry.stat().st_size for entry in entries if entry.is_file())
+    return 0
 
 
 def archive(directory: str, target: str) -> None:

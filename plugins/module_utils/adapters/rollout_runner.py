@@ -295,7 +295,8 @@ class _OneStack:
                     lines,
                     StackFailed("compose_failed", "docker compose up failed", "", "read its last lines", lines[-4:]),
                 )
-        lines = self._wait_ready(stack, since or 0.0)
+        restarts = 0 if step in rollout_steps.STARTS else (self.live.container or {}).get("RestartCount") or 0
+        lines = self._wait_ready(stack, since or 0.0, restarts)
         answers = self._ask(stack, since or 0.0)
         engine = engine_log.facts(lines)
         less = receipt.kv_shortfall(stack, engine, before)
@@ -433,11 +434,16 @@ class _OneStack:
 
     # --- ready and answering ---------------------------------------------------------------------------------------
 
-    def _wait_ready(self, stack: RenderedStack, since: float) -> list[str]:
-        """Until the engine is ready; the log lines of its start. Raises as soon as it is known that it will not be."""
+    def _wait_ready(self, stack: RenderedStack, since: float, restarts: int) -> list[str]:
+        """Until the engine is ready; the log lines of its start. Raises as soon as it is known that it will not be.
+
+        ``restarts``: how often Docker had started the container again before, which is nothing against this start.
+        """
         started, seen = self.world.clock(), since
-        state = readiness.State()
-        wanted = readiness.Wanted(stack.served_model_name, stack.root, stack.timeout_s, self.orders.max_restarts)
+        state = readiness.State(restarts_before=restarts)
+        weights = files.checkpoint_bytes(stack.root, stack.service_definition.get("volumes") or ())
+        limit = readiness.deadline_seconds(weights, stack.timeout_s)
+        wanted = readiness.Wanted(stack.served_model_name, stack.root, limit, self.orders.max_restarts)
         lines: list[str] = []
         while True:
             container = self.world.engine.container(stack.container)
@@ -447,7 +453,7 @@ class _OneStack:
             answer = endpoint(stack, self.world.fetch) if runs(container) else Endpoint()
             texts = tuple(text for _moment, text in new)
             seen_now = _observation(container, texts, answer, self.world.clock() - started)
-            if container and container["RestartCount"]:
+            if container and container["RestartCount"] - restarts > self.orders.max_restarts:
                 # Docker has started it again and forgotten why it ended; its events have not.
                 ends = self.world.engine.ends(container["Id"], since, self.world.wall())
                 code, oom = ends[0] if ends else (None, False)

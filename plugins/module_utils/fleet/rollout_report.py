@@ -26,7 +26,8 @@ def failure(host: str, stack: str, fact: Mapping[str, Any]) -> str:
     for title in ("why", "change"):
         if fact.get(title):
             text += _wrapped(f"  {title}: {_clean(fact[title])}", 3)
-    text += [f"  | {line[:WIDTH]}" for line in list(fact.get("lines") or ())[:LOG_LINES]]
+    for line in list(fact.get("lines") or ())[:LOG_LINES]:
+        text.append(f"  | {line if len(line) <= WIDTH else line[: WIDTH - 1] + '…'}")
     after = fact.get("after") or "nothing was stopped"
     text += textwrap.wrap(f"  after {fact['seconds']} s: {after}", WIDTH, subsequent_indent="    ")
     if fact.get("kept"):

@@ -334,7 +334,8 @@ KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     "engine_dead": (
         "The engine behind the API died while it answered; the server will exit, with status 0.",
-        "Read the container's log of the first failure; keep `restart: unless-stopped` (on-failure would not act).",
+        "Read the engine's last error lines in the container's log for the reason. What starts it again must not ask "
+        "for its exit status: its unit does not, nor does `restart: unless-stopped`; on-failure would not act.",
     ),
     "served_name_mismatch": (
         "No model of this name is served here.",

@@ -131,6 +131,21 @@ def test_restarts_that_are_allowed_are_waited_for() -> None:
     assert after(*looks, wanted=wanted).code == "restart_loop"
 
 
+@pytest.mark.parametrize(
+    ("allowed", "looks", "verdict"),
+    [
+        (1, [look(1, lines=("RuntimeError: CUDA error",)), look(2, restart_count=1), look(3, **SERVES)], READY),
+        (1, [look(1), look(2, status="restarting", restart_count=1)], WAITING),
+        (1, [look(1), look(2, status="restarting", restart_count=2)], "failed"),
+        (1, [look(1), look(2, status="exited", exit_code=1)], "failed"),
+        (0, [look(1), look(2, status="restarting", restart_count=0)], "failed"),
+        (0, [look(1, restart_count=7), look(2, restart_count=7, **SERVES)], READY),
+    ],
+)
+def test_a_death_within_what_is_allowed_is_none(allowed: int, looks: list[Any], verdict: str) -> None:
+    assert after(*looks, wanted=Wanted("tiny", allowed_restarts=allowed)).verdict == verdict
+
+
 def test_a_loop_is_explained_by_the_first_attempt() -> None:
     start = "INFO 11-30 20:20:28 [utils.py:1] non-default args: {'port': 8000}"
     oom = "torch.OutOfMemoryError: CUDA out of memory."
@@ -171,7 +186,7 @@ def test_the_log_that_is_kept_has_its_beginning_and_its_end() -> None:
 
 @pytest.mark.parametrize(("gib", "seconds"), [(0, 900), (50, 1924), (-1, 900)])
 def test_the_time_limit_grows_with_the_checkpoint(gib: int, seconds: int) -> None:
-    assert readiness.deadline_seconds(gib * 1024**3) == seconds
+    assert readiness.deadline_seconds(gib * 1024**3, 900) == seconds
 
 
 @pytest.mark.parametrize("body", [None, [], {"data": None}, {"data": [1]}, "x"])
