@@ -276,7 +276,8 @@ _OWN = {
     ),
     "deadline": (
         "The start took longer than its limit, and the log shows no failure.",
-        "Look at the log's last lines; raise the time limit (vllm_stack_timeout) when the disk or the network is just slow.",
+        "Look at the log's last lines; raise the time limit (vllm_stack_timeout) when the disk or the network is just "
+        "slow.",
     ),
     "engine_dead": (
         "The engine's process died while the server's process went on.",
