@@ -1,7 +1,7 @@
 # Copyright: modelfleet contributors
 # GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ten interrupted rollouts and a clean one. Fifty, as the benchmark does by default, take too long for every test run."""
+"""Ten interrupted rollouts and a clean one. The benchmark's fifty take too long for every test run."""
 
 from __future__ import annotations
 
