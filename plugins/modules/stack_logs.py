@@ -97,7 +97,7 @@ stacks:
       sample: {code: kv_cache_no_memory}
     unit:
       description:
-        - What keeps its systemd unit from being active, with the last failure; empty when it is active or there is none.
+        - What keeps its systemd unit from being active, with the last failure; empty when it is active or not there.
       type: str
       sample: "crash fuse has blown, stays down: container vllm-qwen35 is exited with exit status 1"
     log:
