@@ -136,7 +136,8 @@ def render(
     config = routes.litellm_config(plan, settings.health_interval, blocked)
     credentials = routes.credentials(plan)
     # Keyed, because whoever may list the models can read it.
-    mark = hmac.new(gateway.master_key.encode(), _json([config, credentials, client_keys_module]), hashlib.sha256).hexdigest()[:12]
+    read_at_reload = _json([config, credentials, client_keys_module])
+    mark = hmac.new(gateway.master_key.encode(), read_at_reload, hashlib.sha256).hexdigest()[:12]
     if config["model_list"]:
         config["model_list"][0]["model_info"]["modelfleet_config"] = mark
 
