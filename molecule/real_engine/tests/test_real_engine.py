@@ -123,7 +123,7 @@ def test_the_run_fails(failed):
     ],
 )
 def test_each_has_its_own_diagnosis(failed, host, stack, code, said):
-    failure = kept(host, stack, "failure")["failure"]
+    failure = kept(host, stack, "failed")["failure"]
     assert failure["code"] == code
     told = " ".join([failure["what"], failure["why"]])
     assert [part for part in said if part not in told] == []
@@ -132,13 +132,13 @@ def test_each_has_its_own_diagnosis(failed, host, stack, code, said):
 
 
 def test_the_blind_one_names_the_remedy(failed, host):
-    remedy = kept(host, "seer", "failure")["failure"]["change"]
+    remedy = kept(host, "seer", "failed")["failure"]["change"]
     for way in ("another image digest", "vision tower ignored", "remove `quantization`"):
         assert way in remedy
 
 
 def test_the_good_one_is_back_and_answers_again(failed, host):
-    assert kept(host, "seer", "failure")["ended"] == "put_back"
+    assert kept(host, "seer", "failed")["ended"] == "put_back"
     [container] = json.loads(host.check_output("docker inspect vllm-seer"))
     assert container["State"]["Running"]
     assert "/opt/models/tiny-vlm" in [mount["Source"] for mount in container["Mounts"]]
@@ -147,7 +147,7 @@ def test_the_good_one_is_back_and_answers_again(failed, host):
 
 @pytest.mark.parametrize("stack", BROKEN)
 def test_a_first_deployment_that_fails_is_stopped(failed, host, stack):
-    assert kept(host, stack, "failure")["ended"] == "stopped"
+    assert kept(host, stack, "failed")["ended"] == "stopped"
     [container] = json.loads(host.check_output(f"docker inspect vllm-{stack}"))
     assert not container["State"]["Running"]
 
