@@ -72,11 +72,14 @@ class Engine:
     def pull(self, reference: str, progress: Callable[[int], None]) -> None:
         """Pull ``repository@digest``; ``progress`` is told the percentage, never a smaller one than before."""
         so_far = PullProgress()
-        for event in self._call(lambda: self._client.pull(reference, stream=True, decode=True)) or ():
-            if "error" in event:
-                raise EngineError(str(event["error"]))
-            so_far = so_far.after(event)
-            progress(so_far.percent)
+        try:
+            for event in self._client.pull(reference, stream=True, decode=True):
+                if "error" in event:
+                    raise EngineError(str(event["error"]))
+                so_far = so_far.after(event)
+                progress(so_far.percent)
+        except (DockerException, RequestException) as error:  # an image that is not there is no answer here
+            raise EngineError(_told(error)) from error
 
     def logs(self, container: str, after: float = 0.0) -> list[tuple[float, str]]:
         """(seconds since the epoch, line) of everything the container wrote later than ``after``."""
@@ -136,7 +139,11 @@ class Engine:
         except (NotFound, ImageNotFound):
             return None
         except (DockerException, RequestException) as error:
-            raise EngineError(str(getattr(error, "explanation", None) or error)) from error
+            raise EngineError(_told(error)) from error
+
+
+def _told(error: Exception) -> str:
+    return str(getattr(error, "explanation", None) or error)
 
 
 def _environment() -> dict[str, Any]:

@@ -27,7 +27,8 @@ def failure(host: str, stack: str, fact: Mapping[str, Any]) -> str:
         if fact.get(title):
             text += _wrapped(f"  {title}: {_clean(fact[title])}", 3)
     for line in list(fact.get("lines") or ())[:LOG_LINES]:
-        text.append(f"  | {line if len(line) <= WIDTH else line[: WIDTH - 1] + '…'}")
+        # Two rows of a line: what is wrong often stands at its end.
+        text += [f"  | {row}" for row in textwrap.wrap(line, WIDTH, max_lines=2, placeholder=" …")]
     after = fact.get("after") or "nothing was stopped"
     text += textwrap.wrap(f"  after {fact['seconds']} s: {after}", WIDTH, subsequent_indent="    ")
     if fact.get("kept"):
