@@ -41,7 +41,7 @@ def play(**variables: Any) -> subprocess.CompletedProcess[str]:
         [str(Path(sys.executable).parent / "ansible-playbook"), *inventories, str(HERE / "play.yml"),
          "-e", json.dumps(variables)],
         cwd=ROOT, env={**environment, "ANSIBLE_NOCOLOR": "1"}, stdin=subprocess.DEVNULL, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1100,
     )  # fmt: skip
     print(done.stdout)
     return done

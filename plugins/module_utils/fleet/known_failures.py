@@ -671,6 +671,7 @@ _MODEL = (
             r"data did not match any variant of untagged enum ModelWrapper",
             r"expected str, bytes or os\.PathLike object, not NoneType.{0,40}vocab",
             r"The decoder prompt cannot be empty",
+            r"failed to tokenize reasoning strings: reasoning_start_str=''",
         ),
         source=("https://github.com/lm-sys/FastChat/issues/492",),
         certain=False,
