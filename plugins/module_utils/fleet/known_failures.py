@@ -1093,6 +1093,17 @@ _COMPOSE = (
         source=("https://github.com/corca-ai/EVAL/issues/20",),
     ),
     Known(
+        code="network_addresses_exhausted",
+        cause="Docker has no address range left for the network of one more Compose project (about 30 by default).",
+        remedy="Remove networks that nobody uses (docker network prune), or give the daemon more and smaller ranges: "
+        'default-address-pools, such as [{"base": "172.16.0.0/12", "size": 24}], in container_engine_config.',
+        patterns=(
+            r"could not find an available, non-overlapping IPv[46] address pool",
+            r"all predefined address pools have been fully subnetted",
+        ),
+        source=("https://github.com/docker/for-linux/issues/599",),
+    ),
+    Known(
         code="image_pull_rate_limited",
         cause="The registry refuses more pulls from this address for now.",
         remedy="Log in to the registry or use a mirror, and try later; an image whose digest is present need not be "
