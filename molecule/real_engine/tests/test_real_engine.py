@@ -89,7 +89,6 @@ def test_every_key_of_the_second_deployment_starts_the_engine(host):
     environment = dict(entry.split("=", 1) for entry in container["Config"]["Env"])
     differ = {name for name, value in wanted["env"].items() if environment.get(name) != str(value)}
     assert differ == set(cannot) & set(wanted["env"])
-    assert len(options) == 37
 
 
 def test_and_it_answers(host):
