@@ -13,7 +13,7 @@ from .compose import RenderedStack
 from .drift import MANAGED, UNWANTED, Difference, LiveStack
 
 WIDTH = 110
-LOG_LINES = 4
+LOG_ROWS = 5
 # What was written by hand may hold a secret where none belongs.
 _SECRET = re.compile(
     r"(\w*(?:TOKEN|PASSWORD|SECRET|API_KEY|ACCESS_KEY|CREDENTIAL)S?[\"']?\s*[:=]\s*)\S.*", re.IGNORECASE
@@ -26,9 +26,11 @@ def failure(host: str, stack: str, fact: Mapping[str, Any]) -> str:
     for title in ("why", "change"):
         if fact.get(title):
             text += _wrapped(f"  {title}: {_clean(fact[title])}", 3)
-    for line in list(fact.get("lines") or ())[:LOG_LINES]:
+    rows: list[str] = []
+    for line in fact.get("lines") or ():
         # Two rows of a line: what is wrong often stands at its end.
-        text += [f"  | {row}" for row in textwrap.wrap(line, WIDTH, max_lines=2, placeholder=" …")]
+        rows += textwrap.wrap(line, WIDTH, max_lines=2, placeholder=" …")
+    text += [f"  | {row}" for row in rows[:LOG_ROWS]]
     after = fact.get("after") or "nothing was stopped"
     text += textwrap.wrap(f"  after {fact['seconds']} s: {after}", WIDTH, subsequent_indent="    ")
     if fact.get("kept"):
