@@ -73,7 +73,7 @@ FAULTS = {
     "garbage": Fault("output_garbage", "garbage", within=30),
     "empty-content": Fault("reasoning_swallowed_content", "empty_content", model="thinker", within=30),
     "tool-call-lost": Fault("tool_parser_wrong", "tool_call_lost", model="caller", within=30),
-    "exit-0": Fault("engine_dead", "exit0", within=30),
+    "exit-0": Fault("kernel_unsupported", "exit0", within=30),
     "unhealthy": Fault("engine_dead", "unhealthy", within=30),
     "port-in-container": Fault("port_in_use", "port_taken"),
     "port-on-host": Fault("port_in_use", within=30, more={"port": 8399}),
