@@ -147,7 +147,8 @@ def _show(names: Sequence[str]) -> dict[str, dict[str, str]]:
 
 def _runner() -> str:
     source = pkgutil.get_data(__package__, "stack_runner.py")
-    assert source is not None
+    if source is None:
+        raise SystemdError("stack_runner.py did not travel with the module: the collection is not whole")
     python = SYSTEM_PYTHON if os.path.exists(SYSTEM_PYTHON) else sys.executable
     return f"#!{python}\n{source.decode()}"
 

@@ -103,11 +103,11 @@ def compare(rendered: RenderedStack, live: LiveStack, *, ask: bool = True) -> li
             found.add("image", rendered.image, "not on this host", CREATE)
         found.add("container", rendered.container, ABSENT, CREATE)
         return found.differences
-    _compare_image(found, rendered, live)
-    _compare_container(found, rendered, live)
+    _compare_image(found, rendered, live, live.container)
+    _compare_container(found, rendered, live, live.container)
     _compare_state(found, rendered, live.container)
     if not any(difference.action in (START, RECREATE) for difference in found.differences):
-        _compare_endpoint(found, rendered, live)
+        _compare_endpoint(found, rendered, live, live.container)
         _compare_receipt(found, rendered, live.receipt, ask)
     return found.differences
 
@@ -215,11 +215,10 @@ def _compare_unit(found: Found, rendered: RenderedStack, live: LiveStack) -> Non
     )
 
 
-def _compare_image(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
+def _compare_image(found: Found, rendered: RenderedStack, live: LiveStack, container: Mapping[str, Any]) -> None:
     """Index digest, platform digest and config id of one image are one identity; any of them in common is enough."""
-    assert live.container is not None
-    if not same_image(rendered.image, live.wanted_image, live.container, live.image):
-        found.add("image", rendered.image, live.container["Config"].get("Image", ""), RECREATE)
+    if not same_image(rendered.image, live.wanted_image, container, live.image):
+        found.add("image", rendered.image, container["Config"].get("Image", ""), RECREATE)
 
 
 def same_image(
@@ -239,9 +238,7 @@ def _identities(image: Optional[Mapping[str, Any]]) -> set[str]:
     return {image["Id"]} | {str(digest).partition("@")[2] for digest in image.get("RepoDigests") or ()}
 
 
-def _compare_container(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
-    container = live.container
-    assert container is not None
+def _compare_container(found: Found, rendered: RenderedStack, live: LiveStack, container: Mapping[str, Any]) -> None:
     labels = container["Config"]["Labels"] or {}
     found.unless_equal("container.name", rendered.container, _name(container))
     found.unless_equal("hash", rendered.hash[:12], labels.get(LABEL_HASH, "")[:12])
@@ -331,14 +328,13 @@ def _compare_state(found: Found, rendered: RenderedStack, container: Mapping[str
         found.add("container.state", "running", status, RECREATE)
 
 
-def _compare_endpoint(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
+def _compare_endpoint(found: Found, rendered: RenderedStack, live: LiveStack, container: Mapping[str, Any]) -> None:
     endpoint = live.endpoint or Endpoint()
-    assert live.container is not None
     if endpoint.health != 200:
         have = f"HTTP {endpoint.health}" if endpoint.health else endpoint.error or "no connection"
-        started = started_at(live.container)
+        started = started_at(container)
         young = started is not None and live.now - started < rendered.timeout_s
-        restarted = (live.container.get("RestartCount") or 0) > 0
+        restarted = (container.get("RestartCount") or 0) > 0
         found.add("health", "HTTP 200", have, WAIT if young and not restarted else RECREATE)
         return
     entry = next((model for model in endpoint.models if model.get("id") == rendered.served_model_name), None)
