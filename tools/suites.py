@@ -86,7 +86,7 @@ def suites() -> list[Suite]:
                 "--destroy=never",
                 "--no-command-borders",
             ],
-            1200,
+            1800,
             lab=True,
             environment={"PY_COLORS": "0", "ANSIBLE_FORCE_COLOR": "0"},
         )
