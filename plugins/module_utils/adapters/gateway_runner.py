@@ -179,12 +179,17 @@ class GatewayRollout:
     def run(self) -> Outcome:
         """Do what differs. Raises GatewayFailed with what is running now."""
         began = self.world.clock()
+        outcome = self.look()
+        drains = bool(self.orders.drained and self.orders.drain_seconds)
+        if not outcome.changed and not drains:
+            outcome.seconds = self.world.clock() - began
+            return outcome  # not even a lock is left behind
         with files.lock(os.path.join(self.state, "lock")):
             live = self.live()
             outcome = self._outcome(live)
             if outcome.changed:
                 self._do(outcome, live)
-            if self.orders.drained and self.orders.drain_seconds:
+            if drains:
                 outcome.warnings += self._drain()
         outcome.seconds = self.world.clock() - began
         return outcome

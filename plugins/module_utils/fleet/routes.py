@@ -409,6 +409,16 @@ class _Check:
 # --- the files ------------------------------------------------------------------------------------------------------
 
 
+def _by_every_name(aliases: Mapping[str, str], fallbacks: Mapping[str, Sequence[str]]) -> list[dict[str, list[str]]]:
+    """LiteLLM looks a stand-in up by the name that the client used: a model's aliases need an entry of their own."""
+    stand_ins = {
+        aliases.get(source, source): [aliases.get(target, target) for target in targets]
+        for source, targets in fallbacks.items()
+    }
+    stand_ins.update({alias: stand_ins[model] for alias, model in aliases.items() if model in stand_ins})
+    return [{source: targets} for source, targets in sorted(stand_ins.items())]
+
+
 def litellm_config(plan: RoutePlan, health_interval: int, blocked: Iterable[str] = ()) -> dict[str, Any]:
     """LiteLLM's config.yaml. ``blocked``: ids of routes that get no request while their backend is replaced.
 
@@ -424,12 +434,7 @@ def litellm_config(plan: RoutePlan, health_interval: int, blocked: Iterable[str]
         ("context_window_fallbacks", gateway.context_window_fallbacks),
     ):
         if fallbacks:
-            # By the models' own names: LiteLLM looks fallbacks up after it has resolved an alias.
-            named = gateway.aliases
-            router[name] = [
-                {named.get(source, source): [named.get(target, target) for target in targets]}
-                for source, targets in sorted(fallbacks.items())
-            ]
+            router[name] = _by_every_name(gateway.aliases, fallbacks)
     if gateway.aliases:
         router["model_group_alias"] = dict(sorted(gateway.aliases.items()))
     general: dict[str, Any] = {
