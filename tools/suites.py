@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,7 +89,12 @@ def suites() -> list[Suite]:
             ],
             1800,
             lab=True,
-            environment={"PY_COLORS": "0", "ANSIBLE_FORCE_COLOR": "0"},
+            environment={
+                "PY_COLORS": "0",
+                "ANSIBLE_FORCE_COLOR": "0",
+                # Its own and new for each run: Molecule remembers there that a scenario was prepared, for all of them.
+                "MOLECULE_EPHEMERAL_DIRECTORY": str(ROOT / ".cache" / "molecule" / name),
+            },
         )
         for name in scenarios
         if name != "default"  # it only makes and removes the lab
@@ -113,6 +119,8 @@ def run(suite: Suite) -> Outcome:
     """Run one suite; its words go to the screen and to its log."""
     print(f"\n=== {suite.name} (at most {suite.timeout // 60} min)", flush=True)
     started = time.monotonic()
+    if "MOLECULE_EPHEMERAL_DIRECTORY" in suite.environment:
+        shutil.rmtree(suite.environment["MOLECULE_EPHEMERAL_DIRECTORY"], ignore_errors=True)
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1", **suite.environment}
     log = LOGS / f"{suite.name.replace('/', '-')}.log"
     said: list[str] = []
