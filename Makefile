@@ -53,6 +53,7 @@ lab-down: ## remove the lab's containers, volumes and network; images stay
 
 .PHONY: bench
 bench: setup ## what a run costs, as ratios; needs the lab
+	@$(BIN)/python tools/bench_collections.py
 	@set -e; for one in benchmarks/*.py; do echo "== $$one"; $(BIN)/python $$one; done
 
 .PHONY: clean
