@@ -39,7 +39,7 @@ USUAL = """
 - hosts: HOST
   gather_facts: false
   tasks:
-    - ansible.builtin.copy: {content: "{{ lookup('file', item.copy) }}", dest: "{{ item.folder }}/compose.yaml"}
+    - ansible.builtin.copy: {src: "{{ item.compose }}", dest: "{{ item.folder }}/compose.yaml"}
       loop: "{{ stacks }}"
     - community.docker.docker_compose_v2: {project_src: "{{ item.folder }}", pull: never}
       loop: "{{ stacks }}"
@@ -95,7 +95,7 @@ def main() -> int:
         kept = []
         for name in stacks:
             (Path(folder) / name).write_text(ssh(options.host, f"cat {FOLDER}/{name}/compose.yaml"))
-            kept.append({"copy": f"{folder}/{name}", "folder": f"{FOLDER}/{name}"})
+            kept.append({"compose": f"{folder}/{name}", "folder": f"{FOLDER}/{name}"})
         ways: dict[str, Callable[[], object]] = {
             "empty play": lambda: play(options.inventory, options.host, EMPTY, folder),
             "modelfleet rollout": lambda: play(options.inventory, options.host, OURS, folder),
