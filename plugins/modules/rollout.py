@@ -191,7 +191,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.adapters impo
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import Engine, EngineError
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders, World, look
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report, rollout_steps
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedStack
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
 
 
 class Progress:

@@ -118,10 +118,10 @@ from typing import Any, Mapping, Optional, Sequence
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import files, systemd
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import Engine, EngineError
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import LABEL_STACK
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.diagnosis import diagnose, masked
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift import moment
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.engine_log import Progress, advance
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import LABEL_STACK
 
 WORKING_DIR = "com.docker.compose.project.working_dir"
 

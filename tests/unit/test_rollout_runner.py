@@ -25,8 +25,8 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.http
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders, World
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.nvidia_smi import Report
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import LABEL_STACK, RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gpus import Card
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import LABEL_STACK, RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.units import LiveUnit
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "docker"

@@ -12,8 +12,8 @@ import threading
 from typing import Any, Callable, Mapping, Optional
 
 from ..fleet import drift
-from ..fleet.compose import LABEL_STACK
 from ..fleet.pulling import PullProgress
+from ..fleet.rendered import LABEL_STACK
 
 try:
     import docker

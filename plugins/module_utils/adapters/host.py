@@ -18,9 +18,9 @@ import tempfile
 from dataclasses import replace
 from typing import Any, Callable, Optional, Sequence
 
-from ..fleet.compose import LABEL_STACK
 from ..fleet.host_check import BOOT_COMMANDS, BOOT_UNIT, EngineFacts, NvidiaFacts
 from ..fleet.host_packages import DISTRIBUTION, DOCKER, System
+from ..fleet.rendered import LABEL_STACK
 from ..fleet.units import UNIT_DIRECTORY
 from . import nvidia_smi
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ..fleet import drift, rollout_steps
-from ..fleet.compose import LABEL_STACK, RenderedStack
 from ..fleet.drift import Difference, Endpoint, LiveStack
+from ..fleet.rendered import LABEL_STACK, RenderedStack
 from . import compose_cli, files, systemd
 from .docker_engine import Engine
 from .http import Fetch

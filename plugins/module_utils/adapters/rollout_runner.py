@@ -19,10 +19,10 @@ from typing import Any, Mapping, Optional, Sequence
 
 from ..fleet import drift, engine_log, readiness, receipt, rollout_steps
 from ..fleet.budget import Holder
-from ..fleet.compose import LABEL_HASH, LABEL_STACK, RenderedStack
 from ..fleet.diagnosis import FATAL, diagnose
 from ..fleet.drift import Difference, Endpoint
 from ..fleet.gpus import Card
+from ..fleet.rendered import LABEL_HASH, LABEL_STACK, RenderedStack
 from ..fleet.units import unit_name
 from ..fleet.verdict import conclude
 from . import files

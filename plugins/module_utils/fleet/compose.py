@@ -12,20 +12,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
 from . import options, yaml_text
 from .errors import ERROR, WARNING, Finding
 from .model import Host, Stack
+from .rendered import LABEL_HASH, LABEL_STACK, RenderedFile, RenderedStack
 
 ENGINE_PORT = 8000  # inside the container; with the host's network the engine listens on the stack's own port
 CONFIG_PATH = "/etc/modelfleet/vllm.yaml"
 HF_HOME = "/root/.cache/huggingface"
 ENGINE_CACHE = "/root/.cache/vllm"
 MEDIA_CACHE = "/var/cache/vllm-media"
-LABEL_STACK = "modelfleet.stack"
-LABEL_HASH = "modelfleet.hash"
 GPU_MODES = ("nvidia", "runtime", "cdi", "none")
 EVERY_ADDRESS = ("", "0.0.0.0", "::", "*")
 
@@ -60,63 +59,6 @@ class StackSettings:
     crash_restarts: int = 3  # so often a unit starts an engine again that died, until somebody looks
     timeout_s: int = 1800  # seconds a stack may take until it is ready
     extra: Mapping[str, Any] = field(default_factory=dict)  # merged over every service, below a stack's `compose`
-
-
-@dataclass(frozen=True)
-class RenderedFile:
-    content: str
-    mode: str = "0644"
-    secret: bool = False  # its content must not appear in a diff, a log or a report
-
-
-@dataclass(frozen=True)
-class RenderedStack:
-    """Everything a rollout on the host needs to know about one stack; crosses the wire as plain JSON.
-
-    ``service_definition`` is the service before Compose's ``$$`` escaping and without ``.env``: what a live container
-    must look like. ``hash`` covers what the container is (service, options, secrets), not comments or key order, so
-    that a new release of the collection that only words a header differently restarts nobody's model.
-    """
-
-    host: str
-    name: str
-    position: int
-    directory: str
-    container: str
-    service: str
-    image: str
-    url: str  # as seen from the host itself
-    served_model_name: str
-    root: str  # what /v1/models must name as `root`
-    max_model_len: Optional[int]  # None: the engine decides
-    gpus: tuple[int, ...]
-    gpu_uuids: tuple[str, ...]  # beside gpus; an empty text where the inventory names none
-    share: Optional[float]
-    kv_cache: Optional[int]  # bytes
-    min_kv_tokens: Optional[int]
-    timeout_s: int
-    files: Mapping[str, RenderedFile]
-    service_definition: Mapping[str, Any]
-    secret_environment: Mapping[str, str]  # what .env adds to the environment
-    hash: str
-    labels: Mapping[str, str]
-    asks: Mapping[str, Any]
-    secrets: tuple[str, ...]  # values, for no_log
-    api_key: str
-    unit: str = ""  # text of its systemd unit, not part of the hash; empty: it has none
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain JSON. It holds the secrets: only for a parameter that is never logged."""
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return plain
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RenderedStack:
-        values = dict(data)
-        for name in ("gpus", "gpu_uuids", "secrets"):
-            values[name] = tuple(values[name])
-        values["files"] = {name: RenderedFile(**content) for name, content in values["files"].items()}
-        return cls(**values)
 
 
 def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -> RenderedStack:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
-from .compose import LABEL_HASH, LABEL_STACK, RenderedStack
+from .rendered import LABEL_HASH, LABEL_STACK, RenderedStack
 from .units import LiveUnit, unit_name
 
 MANAGED = ("compose.yaml", "vllm.yaml", ".env")  # the files of a stack's folder that are ours

@@ -17,6 +17,7 @@ from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from . import compose, drift, routes, yaml_text
 from .drift import Difference, LiveFile
+from .rendered import LABEL_HASH
 from .routes import RoutePlan
 
 PROJECT = "litellm"
@@ -147,7 +148,7 @@ def render(
     service["labels"] = {
         **service.get("labels", {}),
         LABEL_GATEWAY: gateway.host,
-        compose.LABEL_HASH: digest,
+        LABEL_HASH: digest,
     }
 
     header = [
@@ -333,7 +334,7 @@ def compare(rendered: RenderedGateway, live: LiveGateway, *, ask: bool = True) -
             found.add("image", rendered.image, "not on this host", drift.CREATE)
         found.add("container", rendered.container, drift.ABSENT, drift.CREATE)
         return found.differences
-    have = (live.container["Config"].get("Labels") or {}).get(compose.LABEL_HASH, drift.ABSENT)
+    have = (live.container["Config"].get("Labels") or {}).get(LABEL_HASH, drift.ABSENT)
     found.unless_equal("hash", rendered.hash[:12], have[:12], drift.RECREATE)
     if not drift.same_image(rendered.image, live.wanted_image, live.container, live.image):
         found.add("image", rendered.image, live.container["Config"].get("Image", ""), drift.RECREATE)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Mapping, Optional, Sequence
 
-from .compose import RenderedStack
+from .rendered import RenderedStack
 
 GOOD = "good"
 FAILED = "failed"

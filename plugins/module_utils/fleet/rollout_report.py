@@ -9,8 +9,8 @@ import re
 import textwrap
 from typing import Any, Mapping, Sequence
 
-from .compose import RenderedStack
 from .drift import MANAGED, UNWANTED, Difference, LiveStack
+from .rendered import RenderedStack
 
 WIDTH = 110
 LOG_ROWS = 5

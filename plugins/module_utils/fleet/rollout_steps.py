@@ -10,10 +10,10 @@ from typing import Collection, Iterable, Mapping, Optional, Sequence
 
 from . import budget
 from .budget import Holder
-from .compose import RenderedStack
 from .drift import ACTIONS, CREATE, RECREATE, REPORT, START, Difference
 from .errors import nearest
 from .gpus import MIB, Card
+from .rendered import RenderedStack
 
 NOTHING = "nothing"
 STARTS = (START, RECREATE, CREATE)  # steps after which an engine loads

@@ -14,7 +14,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Sequence
 
-from .compose import RenderedStack
+from .rendered import RenderedStack
 
 RUNNER = "/usr/local/lib/modelfleet/stack-runner"
 WANTED_BY = ("multi-user.target", "docker.service")

@@ -22,8 +22,8 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.gate
 )
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.http import HttpAnswer
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import gateway_files, inventory, routes
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import LABEL_HASH
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gateway_files import RenderedGateway
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import LABEL_HASH
 
 from ..fleet.fleets import GATEWAYS, GPU_HOSTS, MASTER_KEY, changed
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import compose
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedStack, StackSettings
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import StackSettings
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import ERROR, WARNING
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.model import (
     Check,
@@ -25,6 +25,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.model i
     Model,
     Stack,
 )
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
 
 from tests.unit.fleet.deployments import DIGEST, QWEN3_VL_ARGS, QWEN3_VL_ENV, production
 

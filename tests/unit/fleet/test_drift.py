@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift import (
     ADOPT,
     ASK,
@@ -26,6 +25,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift i
     LiveFile,
     LiveStack,
 )
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.units import LiveUnit
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "docker"

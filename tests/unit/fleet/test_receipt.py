@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import receipt, rollout_report
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedFile, RenderedStack
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedFile, RenderedStack
 
 STACK = RenderedStack.from_dict(json.loads((Path(__file__).parents[2] / "fixtures/docker/stack.json").read_text()))
 ANSWER = {"question": "text", "code": "passed", "passed": True, "answer": "4", "pictures": ["iVBOR"], "exchanges": []}

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import pulling, rollout_steps
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.budget import Holder
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift import ACTIONS, REPORT, Difference
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gpus import Card, Process
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
 
 STACK = RenderedStack.from_dict(json.loads((Path(__file__).parents[2] / "fixtures/docker/stack.json").read_text()))
 

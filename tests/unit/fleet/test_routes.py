@@ -19,7 +19,6 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import 
     inventory,
     routes,
 )
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import LABEL_HASH
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift import LiveFile
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import ERROR, WARNING
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gateway_files import (
@@ -28,6 +27,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gateway
     RenderedGateway,
     Told,
 )
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import LABEL_HASH
 
 from .fleets import DIGEST, FLEET, GATEWAYS, GPU_HOSTS, MASTER_KEY, REMOVED, changed, findings_of
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import stack_runner
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import units
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import RenderedStack
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "docker"
 STACK = replace(
