@@ -26,6 +26,8 @@ from ..plugin_utils import hostvars
 display = Display()
 
 MODULE = "modelfleet.inference.rollout"
+COMPARE = "modelfleet.inference.stack_compare"
+COMPARED_BY = ("stacks", "root", "only", "ask", "prune", "host", "secrets")
 POLL_SECONDS = 0.6
 STATUS_SECONDS = 15.0  # a whole module execution; only to notice a job that died without a last word
 LIMIT_SECONDS = 24 * 3600  # the job bounds itself; this is for a host that stands still
@@ -71,7 +73,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         host = task_vars["inventory_hostname"]
         try:
             arguments = self._arguments(host, task_vars)
-            looked = self._module({**arguments, "mode": "compare"}, task_vars)
+            looked = self._module(
+                COMPARE, {name: arguments[name] for name in COMPARED_BY if name in arguments}, task_vars
+            )
             if looked.get("failed") or self._task.check_mode or not looked["changed"]:
                 return looked
             self._read_pictures(arguments["stacks"], looked["stacks"])
@@ -121,6 +125,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 ]
             arguments["stacks"] = [stack.as_dict() for stack in stacks]
             arguments.setdefault("root", settings.root)
+        only = arguments.get("only")
+        if only:
+            names = [stack["name"] for stack in arguments["stacks"]]
+            if only not in names:
+                raise ValueError(rollout_steps.unknown(only, names, host))
+            arguments["stacks"] = [stack for stack in arguments["stacks"] if stack["name"] == only]
         arguments["secrets"] = sorted(
             {secret for stack in arguments["stacks"] for secret in stack["secrets"]}
             | set(arguments.get("secrets") or ())
@@ -136,10 +146,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if check.get("image"):
                     check["image"] = asker.read_picture(check["image"])
 
-    def _module(self, arguments: dict[str, Any], task_vars: Any, **how: Any) -> dict[str, Any]:
-        result: dict[str, Any] = self._execute_module(MODULE, arguments, task_vars=task_vars, **how)
-        for name in ("invocation", "exception"):  # the one repeats the stacks, .env included, the other the message
-            result.pop(name, None)
+    def _module(self, name: str, arguments: dict[str, Any], task_vars: Any, **how: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self._execute_module(name, arguments, task_vars=task_vars, **how)
+        for key in ("invocation", "exception"):  # the one repeats the stacks, .env included, the other the message
+            result.pop(key, None)
         return result
 
     def _follow(self, host: str, arguments: dict[str, Any], task_vars: Any) -> dict[str, Any]:
@@ -148,7 +158,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         progress = os.path.join(root, ".modelfleet", f"progress-{uuid.uuid4().hex[:12]}.jsonl")
         self._task.async_val = LIMIT_SECONDS
         try:
-            job = self._module({**arguments, "progress": progress}, task_vars, wrap_async=True)
+            job = self._module(MODULE, {**arguments, "progress": progress}, task_vars, wrap_async=True)
         finally:
             self._task.async_val = 0
         if "ansible_job_id" not in job:

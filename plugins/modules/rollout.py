@@ -68,11 +68,6 @@ options:
     type: list
     elements: str
     default: []
-  mode:
-    description: V(compare) only looks, as in check mode; V(apply) does what differs.
-    type: str
-    choices: [apply, compare]
-    default: apply
   progress:
     description: File on the host that gets one JSON object for each change of phase.
     type: path
@@ -187,10 +182,11 @@ import random
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import http, nvidia_smi, systemd
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import asker, http, nvidia_smi, systemd
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import Engine, EngineError
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders, World, look
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report, rollout_steps
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout, World
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import rollout_report
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
 
 
@@ -215,29 +211,6 @@ class Progress:
             self.stream.flush()
 
 
-def compared(stacks, looked):
-    """The result of looking only: what a run would change."""
-    found = {stack.name: looked.differences[stack.name] for stack in stacks}
-    found.update({one.stack: (one,) for one in looked.extra if one.action == drift.REMOVE})
-    return {
-        "changed": looked.changed,
-        "stacks": {
-            name: {
-                "changed": rollout_steps.step(differences) != rollout_steps.NOTHING,
-                "step": rollout_steps.step(differences),
-                "differences": [difference.as_dict() for difference in differences],
-            }
-            for name, differences in found.items()
-        },
-        "extra": [one.as_dict() for one in looked.extra if one.action == drift.REPORT],
-        "diff": [
-            block
-            for stack in stacks
-            for block in rollout_report.diffs(stack, looked.live[stack.name], looked.differences[stack.name])
-        ],
-    }
-
-
 def rolled_out(host, outcomes):
     """The result of a run; with ``msg`` and ``failed`` when a stack did not get where it should."""
     failures = [outcome for outcome in outcomes.values() if outcome.failure]
@@ -257,12 +230,6 @@ def rolled_out(host, outcomes):
     return result
 
 
-def ask(*what, **how):
-    from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import asker
-
-    return asker.ask(*what, **how)
-
-
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -276,23 +243,13 @@ def main():
             "max_restarts": {"type": "int", "default": 0},
             "host": {"type": "str", "default": "this host"},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
-            "mode": {"type": "str", "choices": ["apply", "compare"], "default": "apply"},
             "progress": {"type": "path"},
         },
-        supports_check_mode=True,
+        # In check mode the controller's half asks stack_compare instead.
+        supports_check_mode=False,
     )
     wanted = module.params
     stacks = [RenderedStack.from_dict(stack) for stack in wanted["stacks"] or ()]
-    if wanted["only"]:
-        names = [stack.name for stack in stacks]
-        stacks = [stack for stack in stacks if stack.name == wanted["only"]]
-        if not stacks:
-            module.fail_json(msg=rollout_steps.unknown(wanted["only"], names, wanted["host"]))
-    if any(stack.unit for stack in stacks) and not systemd.there():
-        module.fail_json(
-            msg=f"{wanted['host']} does not run systemd, which starts the stacks again in their order. Without it set "
-            "vllm_stack_units: false and vllm_stack_restart: unless-stopped; after a reboot all start at once then."
-        )
     orders = Orders(
         root=wanted["root"],
         ask=wanted["ask"],
@@ -301,24 +258,19 @@ def main():
         retries=wanted["retries"],
         max_restarts=wanted["max_restarts"],
     )
-    looking = module.check_mode or wanted["mode"] == "compare"
-    report = Progress(None if looking else wanted["progress"])
+    report = Progress(wanted["progress"])
     try:
         world = World(
             engine=Engine(),
             fetch=http.fetch,
+            units=systemd,
+            wall=time.time,
             memory=lambda processes: nvidia_smi.memory(processes=processes),
-            ask=ask,
+            ask=asker.ask,
             report=report,
             seed=lambda: random.SystemRandom().getrandbits(32),
         )
-        if looking:
-            result = compared(stacks, look(stacks, orders, world))
-        else:
-            # A run that only looks never pays for reading the table of failures and the questions.
-            from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout
-
-            result = rolled_out(wanted["host"], Rollout(stacks, orders, world).run())
+        result = rolled_out(wanted["host"], Rollout(stacks, orders, world).run())
     except (EngineError, systemd.SystemdError) as error:
         module.fail_json(msg=f"{wanted['host']}: {error}")
     finally:

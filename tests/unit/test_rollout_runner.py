@@ -22,9 +22,9 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.adapters impo
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.compose_cli import Outcome as Composed
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import EngineError
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.http import HttpAnswer
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders, World
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.nvidia_smi import Report
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout, World
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gpus import Card
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import LABEL_STACK, RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.units import LiveUnit

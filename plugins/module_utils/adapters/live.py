@@ -8,7 +8,6 @@ A run that changes nothing ends here, so this module imports no more than lookin
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Optional, Sequence
@@ -16,31 +15,21 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from ..fleet import drift, rollout_steps
 from ..fleet.drift import Difference, Endpoint, LiveStack
 from ..fleet.rendered import LABEL_STACK, RenderedStack
-from . import compose_cli, files, systemd
+from . import files
 from .docker_engine import Engine
 from .http import Fetch
-from .nvidia_smi import Report
 
 HTTP_SECONDS = 5.0
-GPU_LOCKS = "/run/modelfleet"
 
 
 @dataclass(frozen=True)
-class World:
-    """Everything a rollout touches. Tests give other clocks and other hosts."""
+class View:
+    """Everything that looking reads."""
 
     engine: Engine
     fetch: Fetch
-    memory: Callable[[bool], Report]  # True: with the processes that hold it
-    ask: Callable[..., list[dict[str, Any]]]
-    report: Callable[[str, str, str], None]  # stack, phase, text for a person
-    seed: Callable[[], int]
-    clock: Callable[[], float] = time.monotonic
-    wall: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
-    compose: Any = compose_cli
-    units: Any = systemd
-    gpu_locks: str = GPU_LOCKS
+    units: Any  # the module systemd, or what a test has in its place
+    wall: Callable[[], float]  # seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -73,22 +62,22 @@ class Looked:
         return rollout_steps.step(everything) != rollout_steps.NOTHING
 
 
-def look(stacks: Sequence[RenderedStack], orders: Orders, world: World) -> Looked:
+def look(stacks: Sequence[RenderedStack], orders: Orders, view: View) -> Looked:
     """Compare every stack with what is live. Reads only, and asks the engines side by side."""
-    ours = world.engine.ours()
+    ours = view.engine.ours()
     images: dict[str, Optional[dict[str, Any]]] = {}
 
     def image(reference: str) -> Optional[dict[str, Any]]:
         if reference not in images:
-            images[reference] = world.engine.image(reference)
+            images[reference] = view.engine.image(reference)
         return images[reference]
 
     live = {}
-    live_units = world.units.look([stack.name for stack in stacks], [stack.directory for stack in stacks])
+    live_units = view.units.look([stack.name for stack in stacks], [stack.directory for stack in stacks])
     for stack in stacks:
         labelled = [one for one in ours if one["Config"]["Labels"].get(LABEL_STACK) == stack.name]
         named = [one for one in labelled if one["Name"].lstrip("/") == stack.container]
-        container = named[0] if named else world.engine.container(stack.container)
+        container = named[0] if named else view.engine.container(stack.container)
         if container is None and labelled:
             container = labelled[0]
         others = [one["Name"].lstrip("/") for one in labelled if container and one["Id"] != container["Id"]]
@@ -100,17 +89,17 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, world: World) -> Looke
             wanted_image=image(stack.image),
             receipt=files.read_json(files.receipt_path(stack.directory)),
             unit=live_units[stack.name],
-            now=world.wall(),
+            now=view.wall(),
         )
     running = [stack for stack in stacks if runs(live[stack.name].container)]
     if running:
         with ThreadPoolExecutor(max_workers=min(len(running), 16)) as pool:
-            endpoints = pool.map(lambda stack: endpoint(stack, world.fetch), running)
+            endpoints = pool.map(lambda stack: endpoint(stack, view.fetch), running)
             for stack, answer in zip(running, endpoints):
                 live[stack.name] = replace(live[stack.name], endpoint=answer)
     differences = {stack.name: tuple(drift.compare(stack, live[stack.name], ask=orders.ask)) for stack in stacks}
     extra_containers = {} if orders.only else {one["Config"]["Labels"][LABEL_STACK]: one for one in ours}
-    extra_units = [] if orders.only else world.units.stacks()
+    extra_units = [] if orders.only else view.units.stacks()
     extra = drift.extra(extra_containers.values(), live, units=extra_units, prune=orders.prune)
     return Looked(live, differences, tuple(extra), extra_containers)
 

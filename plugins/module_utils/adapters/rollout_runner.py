@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ..fleet import drift, engine_log, readiness, receipt, rollout_steps
 from ..fleet.budget import Holder
@@ -25,9 +25,10 @@ from ..fleet.gpus import Card
 from ..fleet.rendered import LABEL_HASH, LABEL_STACK, RenderedStack
 from ..fleet.units import unit_name
 from ..fleet.verdict import conclude
-from . import files
+from . import compose_cli, files
 from .docker_engine import EngineError
-from .live import Looked, Orders, World, endpoint, look, runs
+from .live import Looked, Orders, View, endpoint, look, runs
+from .nvidia_smi import Report
 
 POLL_SECONDS = 0.5
 ANSWER_SECONDS = 60.0  # an engine that says it is ready and lets a short question wait for so long hangs
@@ -35,7 +36,22 @@ FAILED_STOP_SECONDS = 5
 DRAIN_SECONDS = 60.0  # the driver gives the memory of an ended process back within seconds
 STILL_SECONDS = 1.0
 STILL_LIMIT_SECONDS = 15.0
+GPU_LOCKS = "/run/modelfleet"
 HOST = ""  # in reports: not one stack, the host
+
+
+@dataclass(frozen=True)
+class World(View):
+    """Everything a rollout touches. Tests give other clocks and other hosts."""
+
+    memory: Callable[[bool], Report]  # True: with the processes that hold it
+    ask: Callable[..., list[dict[str, Any]]]
+    report: Callable[[str, str, str], None]  # stack, phase, text for a person
+    seed: Callable[[], int]
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    compose: Any = compose_cli
+    gpu_locks: str = GPU_LOCKS
 
 
 @dataclass
