@@ -83,6 +83,10 @@ def unit(host, stack: str, name: str) -> str:
     return host.run(f"systemctl show -P {name} modelfleet-{stack}").stdout.strip()
 
 
+def health(host, container: str) -> str:
+    return host.check_output(f"docker inspect -f '{{{{.State.Health.Status}}}}' {container}")
+
+
 def in_order(seen: dict[str, Container], *chains: tuple[str, ...]) -> None:
     for chain in chains:
         for before, after in zip(chain, chain[1:]):
@@ -113,10 +117,7 @@ def good(host_now) -> dict[str, int]:
 
 
 def whole(seen: dict[str, Container], good: dict[str, int]) -> None:
-    # Not to the token: what a neighbour at rest holds moves by some MiB between starts (seen: 1.7 % more than before).
-    # The race leaves a fraction, and the rollout's own gate is at 10 % less.
-    short = {name: (one.kv_tokens, good[name]) for name, one in seen.items() if one.kv_tokens < 0.95 * good[name]}
-    assert not short
+    assert {name: one.kv_tokens for name, one in seen.items()} == {name: good[name] for name in seen}
 
 
 def test_a_run_starts_the_engines_of_a_card_one_after_another_and_cards_side_by_side(host_now, good):
@@ -149,11 +150,11 @@ def test_two_that_load_together_measure_each_other_and_the_next_run_heals_it(hos
     pair = ("vllm-granite-summarizer", "vllm-qwen35")
     host.check_output("systemctl stop modelfleet-granite-summarizer modelfleet-qwen35-vl")
     host.check_output(f"docker start {pair[0]} & docker start {pair[1]} & wait")
-    time.sleep(6)
     wait(60, lambda: all(host_now()[name].ready != "-" or host_now()[name].status == "exited" for name in pair), "up")
     seen = host_now()
-    crippled = [name for name in pair if seen[name].status == "exited" or seen[name].kv_tokens < 0.9 * good[name]]
-    assert crippled, f"the lab's race did not show: {seen}, {good}"
+    # One died or got a fraction; what the other got beyond its share came from the one that died.
+    hit = [name for name in pair if seen[name].status == "exited" or seen[name].kv_tokens != good[name]]
+    assert hit, f"the lab's race did not show: {seen}, {good}"
     foreseen = site("--check", "--diff")
     assert "started by hand" in foreseen or "exited" in foreseen
     site()
@@ -189,6 +190,8 @@ def test_what_is_stopped_by_hand_stays_down_over_a_restart_of_the_daemon_and_the
 
 def test_engines_that_die_come_back_in_their_turn_until_the_fuse_blows(host, host_now, good, site):
     """At once: one is killed, one exits with 0, one dies at every start, one loses its card."""
+    # Docker counts no failure of a health check before its first success, and that comes up to 10 s after the engine's.
+    wait(60, lambda: health(host, "vllm-reward") == "healthy", "vllm-reward is healthy after the restart of the daemon")
     before = host_now()
     host.check_output("echo crash_at=config > /run/lab-gpu/faults/embedder")
     host.check_output("echo exit0 > /run/lab-gpu/faults/granite-summarizer")
@@ -207,9 +210,7 @@ def test_engines_that_die_come_back_in_their_turn_until_the_fuse_blows(host, hos
         host_now()[name].started > before[name].started for name in back), "the other two are back")  # fmt: skip
     whole({name: one for name, one in host_now().items() if name in back}, good)
     assert unit(host, "embedder", "ActiveState") == "failed"
-    wait(
-        90, lambda: "unhealthy" in host.check_output("docker inspect -f '{{.State.Health.Status}}' vllm-reward"), "lost"
-    )
+    wait(90, lambda: health(host, "vllm-reward") == "unhealthy", "vllm-reward has lost its card")
     seen = host_now()
     assert seen["vllm-embedder"].status == "exited"
 

@@ -14,7 +14,9 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ..fleet import drift, rollout_steps
 from ..fleet.drift import Difference, Endpoint, LiveStack
+from ..fleet.receipt import KV_TOKENS
 from ..fleet.rendered import LABEL_STACK, RenderedStack
+from ..fleet.units import LiveUnit
 from . import files
 from .docker_engine import Engine
 from .http import Fetch
@@ -89,6 +91,7 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, view: View) -> Looked:
             wanted_image=image(stack.image),
             receipt=files.read_json(files.receipt_path(stack.directory)),
             unit=live_units[stack.name],
+            kv_tokens=_kv_tokens(container, live_units[stack.name], view.engine),
             now=view.wall(),
         )
     running = [stack for stack in stacks if runs(live[stack.name].container)]
@@ -102,6 +105,15 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, view: View) -> Looked:
     extra_units = [] if orders.only else view.units.stacks()
     extra = drift.extra(extra_containers.values(), live, units=extra_units, prune=orders.prune)
     return Looked(live, differences, tuple(extra), extra_containers)
+
+
+def _kv_tokens(container: Optional[Mapping[str, Any]], unit: LiveUnit, engine: Engine) -> Optional[int]:
+    """From the log of an engine that runs without its unit; reading a log is too slow to do it for all."""
+    if container is None or not runs(container) or unit.active in ("active", "activating", "reloading"):
+        return None
+    lines = engine.logs(container["Id"], drift.started_at(container) or 0.0)
+    said = [found.group(1) for _moment, text in lines for found in [KV_TOKENS.search(text)] if found]
+    return int(said[-1].replace(",", "")) if said else None
 
 
 def endpoint(stack: RenderedStack, fetch: Fetch) -> Endpoint:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
+from .receipt import kv_out_of_turn
 from .rendered import LABEL_HASH, LABEL_STACK, RenderedStack
 from .units import LiveUnit, unit_name
 
@@ -88,6 +89,7 @@ class LiveStack:
     endpoint: Optional[Endpoint] = None  # None: not asked, because nothing runs
     receipt: Optional[Mapping[str, Any]] = None
     unit: LiveUnit = field(default_factory=LiveUnit)
+    kv_tokens: Optional[int] = None  # what the engine said, where it runs without its unit; else nobody asked
     now: float = 0.0  # seconds since the epoch, the host's clock
 
 
@@ -209,7 +211,11 @@ def _compare_unit(found: Found, rendered: RenderedStack, live: LiveStack) -> Non
     running = live.container is not None and live.container["State"]["Status"] == "running"
     if unit.active == "active" or (running and unit.active in ("activating", "reloading")):
         return
-    # Whoever started it without the unit may have done so while a neighbour was loading: it must prove itself again.
+    # Whoever started it without the unit may have done so while a neighbour was loading: it must prove itself again,
+    # and where its memory shows that one was, it starts again in its turn.
+    whole = kv_out_of_turn(rendered, live.kv_tokens, live.receipt)
+    if running and whole:
+        found.add("KV cache", whole, f"{live.kv_tokens} tokens", RECREATE)
     found.add(
         "unit active", "active", unit.state + (" (started by hand)" if running else ""), ASK if running else ADOPT
     )

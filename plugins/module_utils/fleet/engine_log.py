@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .diagnosis import is_harmless, message_of, parse_line
+from .receipt import KV_TOKENS
 
 STARTING = "starting"
 RESOLVED = "resolving the model"
@@ -133,7 +134,7 @@ _FACTS: tuple[_Rule, ...] = (
     ("kv_cache_gib", re.compile(r"Available KV cache memory: (-?[\d.]+) GiB"), _number),
     ("kv_cache_gib", re.compile(r"Explicitly set \(([\d.]+)/[\d.]+\) GiB for KV cache"), _number),
     ("kv_cache_gib", re.compile(r"reserved for KV Cache is (-?[\d.]+) ?GiB"), _number),
-    ("kv_cache_tokens", re.compile(r"KV cache size: ([\d,]+) tokens"), _whole),
+    ("kv_cache_tokens", KV_TOKENS, _whole),
     ("max_concurrency", re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x"), _number),
     ("compile_seconds", re.compile(r"torch\.compile (?:takes|took) ([\d.]+) s"), _number),
     ("graph_capture_seconds", re.compile(r"Graph capturing finished in ([\d.]+) s"), _number),

@@ -10,13 +10,16 @@ the last failure, and is removed by the next success.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any, Mapping, Optional, Sequence
 
 from .rendered import RenderedStack
 
 GOOD = "good"
 FAILED = "failed"
+KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")  # how the engine says it in its log
 KV_TOLERANCE = 0.10  # so much less KV cache than before means that something took the memory
+KV_EXCESS = 0.01  # so much more, that something gave memory back while the engine measured: it holds another's share
 
 
 def good(
@@ -110,6 +113,24 @@ def kv_shortfall(
         "lines": [],
         "retryable": True,
     }
+
+
+def kv_out_of_turn(
+    rendered: RenderedStack, tokens: Optional[int], previous: Optional[Mapping[str, Any]]
+) -> Optional[str]:
+    """What a running engine's KV cache should hold, when it shows that it loaded beside another; None when it is whole.
+
+    For an engine that did not start in the order of its card. Less was taken by a neighbour that was loading, more was
+    given back by one that ended; that one is missing to whoever starts next.
+    """
+    if tokens is None or not previous or previous.get("image") != rendered.image:
+        return None
+    before = (previous.get("engine") or {}).get("kv_cache_tokens")
+    if not before or previous.get("memory_basis") != memory_basis(rendered):
+        return None
+    if before * (1 - KV_TOLERANCE) <= tokens <= before * (1 + KV_EXCESS):
+        return None
+    return f"{before} tokens, as at its last good start"
 
 
 def brief(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report
@@ -25,6 +25,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift i
     LiveFile,
     LiveStack,
 )
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.receipt import memory_basis
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.units import LiveUnit
 
@@ -207,6 +208,27 @@ EXITED = disturbed("State", to={"Status": "exited", "ExitCode": 1, "StartedAt": 
 def test_the_unit(unit: dict[str, Any], container: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
     there = live(unit=replace(UNIT, **unit), container=container)
     assert [(one.item, one.have, one.action) for one in drift.compare(WITH_UNIT, there)] == expected
+
+
+@pytest.mark.parametrize(
+    ("active", "container", "tokens", "found"),
+    [
+        ("inactive", CONTAINER, 121000, [("KV cache", RECREATE), ("unit active", ASK)]),
+        ("inactive", CONTAINER, 100000, [("unit active", ASK)]),
+        ("inactive", EXITED, None, [("unit active", ADOPT), ("container.state", START)]),
+    ],
+)
+def test_an_engine_that_was_started_by_hand_beside_a_loading_one_starts_again_in_its_turn(
+    active: str, container: dict[str, Any], tokens: Optional[int], found: list[tuple[str, str]]
+) -> None:
+    proof = {
+        **live().receipt,
+        "image": STACK.image,
+        "memory_basis": memory_basis(WITH_UNIT),
+        "engine": {"kv_cache_tokens": 100000},
+    }
+    there = live(unit=replace(UNIT, active=active), container=container, kv_tokens=tokens, receipt=proof)
+    assert [(one.item, one.action) for one in drift.compare(WITH_UNIT, there)] == found
 
 
 def test_a_unit_that_is_not_wanted_any_more_goes_with_its_container() -> None:

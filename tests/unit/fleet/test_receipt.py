@@ -69,6 +69,28 @@ def test_the_kv_contract(stack: RenderedStack, tokens: Any, previous: Any, less:
         assert str(tokens) in shortfall["what"]
 
 
+@pytest.mark.parametrize(
+    ("stack", "tokens", "previous", "whole"),
+    [
+        (STACK, 100000, good(), True),
+        (STACK, 101000, good(), True),
+        (STACK, 90000, good(), True),
+        (STACK, 101001, good(), False),  # a neighbour ended while it measured
+        (STACK, 121000, good(), False),
+        (STACK, 89999, good(), False),  # one was loading
+        (STACK, None, good(), True),  # it did not say
+        (STACK, 121000, None, True),
+        (OTHER_OPTIONS, 121000, good(), True),
+        (replace(STACK, image="r@sha256:3"), 121000, good(), True),  # another engine measures in another way
+    ],
+)
+def test_an_engine_that_did_not_start_in_its_turn_shows_by_its_kv_cache_whether_it_was_alone(
+    stack: RenderedStack, tokens: Any, previous: Any, whole: bool
+) -> None:
+    wanted = receipt.kv_out_of_turn(stack, tokens, previous)
+    assert wanted == (None if whole else "100000 tokens, as at its last good start")
+
+
 def test_the_message_of_a_failure_is_the_diagnosis_in_about_twelve_lines() -> None:
     fact = {
         "code": "kv_cache_no_memory",
