@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import Finding, FleetError
@@ -14,8 +14,10 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.invento
 PREFIX = "fleet_"
 
 
-def collect(hostvars: Mapping[str, Any], hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Host -> its ``fleet_*`` variables, without the options of the role fleet_plan.
+def collect(
+    hostvars: Mapping[str, Any], hosts: Iterable[str], names: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Host -> its ``fleet_*`` variables, without the options of the role fleet_plan; only ``names`` when given.
 
     Raises FleetError with a finding for each value that cannot be templated (an undefined vault variable, say) and
     for each host that the inventory does not know.
@@ -31,7 +33,7 @@ def collect(hostvars: Mapping[str, Any], hosts: Iterable[str]) -> dict[str, dict
         raw[host] = {
             str(name): _plain(variables, name, f"variables of {host}: {name}", host, findings)
             for name in list(variables)
-            if str(name).startswith(PREFIX) and not str(name).startswith(ROLE_PREFIX)
+            if str(name).startswith(PREFIX) and not str(name).startswith(ROLE_PREFIX) and (not names or name in names)
         }
     if findings:
         raise FleetError(findings)

@@ -69,6 +69,19 @@ class Engine:
         answer: Optional[dict[str, Any]] = self._call(lambda: self._client.inspect_image(reference))
         return answer
 
+    def registry_digest(self, reference: str) -> str:
+        """What the registry has under ``repository:tag`` right now, asked by the daemon itself. Pulls nothing."""
+        try:
+            answer: dict[str, Any] = self._client.inspect_distribution(reference)
+        except (DockerException, RequestException) as error:  # an unknown tag is no answer here
+            raise EngineError(_told(error)) from error
+        return str(answer["Descriptor"]["digest"])
+
+    def speaks_plain_http(self, registry: str) -> bool:
+        """Whether the daemon may talk to this registry without TLS."""
+        known = (self._call(lambda: self._client.info()).get("RegistryConfig") or {}).get("IndexConfigs") or {}
+        return registry in known and not known[registry].get("Secure", True)
+
     def pull(self, reference: str, progress: Callable[[int], None]) -> None:
         """Pull ``repository@digest``; ``progress`` is told the percentage, never a smaller one than before."""
         so_far = PullProgress()
