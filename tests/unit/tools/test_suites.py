@@ -42,6 +42,44 @@ def test_count(text, passed, failed, skipped):
 def test_a_suite_that_tests_nothing_or_ends_badly_has_failed(monkeypatch, tmp_path, code, passed, failed, remark):
     monkeypatch.setattr(suites, "LOGS", tmp_path)
     monkeypatch.setattr(suites, "ROOT", tmp_path)
-    outcome = suites.run(suites.Suite("one/two", [sys.executable, "-c", code], 1 if "sleep" in code else 60))
+    lanes = suites.Lanes([suites.Suite("one/two", [sys.executable, "-c", code], 1 if "sleep" in code else 60)], 1)
+    lanes.run(keep_labs=True)
+    outcome = lanes.outcomes["one/two"]
     assert (outcome.passed, outcome.failed) == (passed, failed)
     assert outcome.remark == (f"{remark}one-two.log" if failed else "")
+
+
+def test_lanes_run_side_by_side_each_with_its_lab_and_what_must_wait_waits(monkeypatch, tmp_path):
+    """The first two can only end while both run; the third needs what the second made."""
+    monkeypatch.setattr(suites, "LOGS", tmp_path)
+    monkeypatch.setattr(suites, "ROOT", tmp_path)
+    lab = tmp_path / "lab"
+    lab.write_text("#!/bin/sh\necho $1 >> $LAB_NAME.$LAB_INDEX; [ $1 != status ] || echo stopped\n")
+    lab.chmod(0o755)
+    monkeypatch.setattr(suites, "LAB", [str(lab)])
+    monkeypatch.setenv("LAB_NAME", "here")
+    meet = (
+        "import pathlib, sys, time\n"
+        "pathlib.Path(sys.argv[1]).touch()\n"
+        "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.05)\n"
+        "print('1 passed in 1s')"
+    )
+    made = "import pathlib; assert pathlib.Path('b').exists(); print('1 passed in 1s')"
+    todo = [
+        suites.Suite("third", [sys.executable, "-c", made], 60, after="second"),
+        suites.Suite("first", [sys.executable, "-c", meet, "a", "b"], 60, lab=True),
+        suites.Suite("second", [sys.executable, "-c", meet, "b", "a"], 60, lab=True),
+        suites.Suite("none", ["/there/is/no/such/program"], 60),
+    ]
+    lanes = suites.Lanes(todo, 2)
+    lanes.run(keep_labs=False)
+    assert {name: (one.passed, one.failed) for name, one in lanes.outcomes.items()} == {
+        "lab": (1, 0),
+        "lab-2": (1, 0),
+        "first": (1, 0),
+        "second": (1, 0),
+        "third": (1, 0),
+        "none": (0, 1),
+    }
+    for name in ("here.0", "here-2.1"):
+        assert (tmp_path / name).read_text().split() == ["status", "up", "down"]
