@@ -2,14 +2,14 @@
 # Copyright: modelfleet contributors
 # GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run that changes nothing costs, beside what people do by hand. Needs the lab, converged.
+"""What a run that changes nothing costs, beside what people do by hand: six stacks. Needs the lab.
 
     benchmarks/noop.py [-i INVENTORY] [--host ana-ml2] [--rounds 5]
 
 Interleaved in one run: the rollout of this collection (health, live comparison and receipts included); a shell loop of
 `docker compose up -d` over ssh, which looks at none of that; and, where community.docker is installed, the usual
 playbook of copy and docker_compose_v2. From the playbooks the start-up of an empty one is taken off. Wall seconds are
-minima; host CPU is the lab container's own account.
+minima; host CPU is the lab container's own account. What the lab's inventory has not is removed at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
@@ -57,14 +57,30 @@ def ssh(host: str, command: str) -> str:
     return done.stdout
 
 
-def play(inventory: str, host: str, text: str, folder: str, extra: Optional[dict[str, object]] = None) -> str:
+def play(
+    inventory: str, host: str, text: str, folder: str, extra: Optional[dict[str, Any]] = None, changes: bool = False
+) -> str:
     path = Path(folder) / "play.yml"
     path.write_text(text.replace("HOST", host))
     command = [str(PLAYBOOK), "-i", inventory, str(path), "-e", json.dumps(extra or {})]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode or ("changed=0" not in done.stdout and text != EMPTY):
+    if done.returncode or ("changed=0" not in done.stdout and text != EMPTY and not changes):
         sys.exit(f"not a converged host, or a failure:\n{done.stdout[-2000:]}{done.stderr[-500:]}")
     return done.stdout
+
+
+def six_stacks(inventory: str, host: str) -> list[dict[str, object]]:
+    """Those of the inventory, and as many small ones more as make six."""
+    said = subprocess.run(
+        [str(PLAYBOOK.with_name("ansible-inventory")), "-i", inventory, "--host", host],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    stacks: list[dict[str, object]] = json.loads(said)["fleet_stacks"]
+    small = min(stacks, key=lambda stack: float(str(stack["gpu_memory_utilization"])))
+    while len(stacks) < 6:
+        more = len(stacks)
+        stacks.append({**small, "name": f"bench-{more}", "port": 8990 + more, "gpu_memory_utilization": 0.04})
+    return stacks
 
 
 def host_cpu(host: str) -> float:
@@ -89,16 +105,18 @@ def main() -> int:
     parser.add_argument("--host", default="ana-ml2")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    stacks = [Path(path).parent.name for path in ssh(options.host, f"ls {FOLDER}/*/compose.yaml").split()]
+    wanted: dict[str, Any] = {"fleet_stacks": six_stacks(options.inventory, options.host)}
+    stacks = [str(stack["name"]) for stack in wanted["fleet_stacks"]]
     loop = "; ".join(f"cd {FOLDER}/{name} && docker compose up -d" for name in stacks)
     with tempfile.TemporaryDirectory() as folder:
+        play(options.inventory, options.host, OURS, folder, wanted, changes=True)
         kept = []
         for name in stacks:
             (Path(folder) / name).write_text(ssh(options.host, f"cat {FOLDER}/{name}/compose.yaml"))
             kept.append({"compose": f"{folder}/{name}", "folder": f"{FOLDER}/{name}"})
         ways: dict[str, Callable[[], object]] = {
             "empty play": lambda: play(options.inventory, options.host, EMPTY, folder),
-            "modelfleet rollout": lambda: play(options.inventory, options.host, OURS, folder),
+            "modelfleet rollout": lambda: play(options.inventory, options.host, OURS, folder, wanted),
             "ssh, loop of docker compose up -d": lambda: ssh(options.host, loop),
         }
         doc = subprocess.run(
@@ -117,6 +135,7 @@ def main() -> int:
                 way()
                 wall[name].append(time.monotonic() - started)
                 cpu[name].append(host_cpu(options.host) - before)
+        play(options.inventory, options.host, OURS, folder, {"vllm_stack_prune": True}, changes=True)
     print(f"{len(stacks)} stacks on {options.host}, {options.rounds} rounds, minima")
     start_up = min(wall["empty play"])
     by_hand = min(wall["ssh, loop of docker compose up -d"])

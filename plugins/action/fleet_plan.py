@@ -16,6 +16,7 @@ from ansible.utils.display import Display
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import inventory, plan, plan_view
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import FleetError, errors
 from ansible_collections.modelfleet.inference.plugins.plugin_utils.hostvars import collect
+from ansible_collections.modelfleet.inference.plugins.plugin_utils.screen import brief
 
 display = Display()
 
@@ -60,7 +61,7 @@ class ActionModule(ActionBase):
             places = ", ".join(dict.fromkeys(finding.place for finding in refused_by))
             # Short, because the findings stand above; callbacks for machines get them as data.
             msg = f"The plan is refused: {plan_view.summary(findings)}. To change: {places}"
-            return {"failed": True, "msg": msg, "findings": report["findings"]}
+            return {"failed": True, "msg": msg, **({} if brief() else {"findings": report["findings"]})}
         return {"changed": False, "findings": report["findings"], "plan": report, "view": view.splitlines()}
 
     @staticmethod

@@ -13,7 +13,6 @@ import time
 import uuid
 from typing import Any, Iterator
 
-from ansible import constants as C
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -21,7 +20,7 @@ from ansible.utils.display import Display
 from ..module_utils.adapters import asker
 from ..module_utils.fleet import compose, drift, inventory, plan, rollout_steps, units
 from ..module_utils.fleet.errors import FleetError
-from ..plugin_utils import hostvars
+from ..plugin_utils import hostvars, screen
 
 display = Display()
 
@@ -84,17 +83,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result = self._follow(host, arguments, task_vars)
         if self._task.diff:
             result["diff"] = looked["diff"]
-        if result.get("failed") and result.get("stacks") and self._brief():
+        if result.get("failed") and result.get("stacks") and screen.brief():
             raise RolloutFailed(result)
         return result
-
-    @staticmethod
-    def _brief() -> bool:
-        """Whether the callback would push the diagnosis off the screen by printing all data; it does with -v."""
-        return display.verbosity == 0 and C.config.get_config_value("DEFAULT_STDOUT_CALLBACK") in (
-            "default",
-            "ansible.builtin.default",
-        )
 
     def _arguments(self, host: str, task_vars: Any) -> dict[str, Any]:
         """The module's arguments, with the stacks rendered from the inventory when they are not given."""
