@@ -81,6 +81,11 @@ notes:
   type: list
   elements: str
   sample: ["ana-ml2: waits for a restart of Docker, which would stop what runs: ..."]
+ansible_facts:
+  description: C(modelfleet_engine_restarted) after a restart, so that the models that it stopped are asked again.
+  returned: always
+  type: dict
+  sample: {modelfleet_engine_restarted: true}
 applied_by:
   description: V(nothing), V(write) (no daemon runs), V(reload) or V(restart).
   returned: always
@@ -197,6 +202,10 @@ def main():
         pending=list(decision.pending),
         notes=notes,
         applied_by=decision.how,
+        # Only when it is so: the next call of this module in a play knows nothing of the restart before.
+        ansible_facts={"modelfleet_engine_restarted": True}
+        if decision.how == "restart" and not module.check_mode
+        else {},
         # Laid out alike, so that only what really changes is shown.
         diff={
             "before_header": path,

@@ -59,6 +59,12 @@ options:
     description: How often a container may restart by itself while it starts, before that is a failure.
     type: int
     default: 0
+  prefetch:
+    description:
+      - Bring the weights of every stack that is to start into the hub cache before the first container stops, in a
+        container of the stack's own image, when the file system has room for them. Only for models of the hub.
+    type: bool
+    default: false
   host:
     description: Name of the host in the inventory; only used in messages.
     type: str
@@ -241,6 +247,7 @@ def main():
             "prune": {"type": "bool", "default": False},
             "retries": {"type": "int", "default": 1},
             "max_restarts": {"type": "int", "default": 0},
+            "prefetch": {"type": "bool", "default": False},
             "host": {"type": "str", "default": "this host"},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
             "progress": {"type": "path"},
@@ -257,6 +264,8 @@ def main():
         only=wanted["only"],
         retries=wanted["retries"],
         max_restarts=wanted["max_restarts"],
+        prefetch=wanted["prefetch"],
+        host=wanted["host"],
     )
     report = Progress(wanted["progress"])
     try:

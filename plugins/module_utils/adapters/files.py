@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import tempfile
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
@@ -40,6 +41,20 @@ def write(path: str, content: str, mode: str = "0644") -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def make_folder(path: str, mode: str, user: str = "") -> None:
+    """Make the folder and those above it. What is there already stays as somebody made it.
+
+    ``user`` as Compose has it; given as numbers, such as 1000:1000, it owns what is made here.
+    """
+    if os.path.isdir(path):
+        return
+    os.makedirs(path)
+    os.chmod(path, int(mode, 8))
+    if re.fullmatch(r"\d+(:\d+)?", user):
+        owner, _colon, group = user.partition(":")
+        os.chown(path, int(owner), int(group or owner))
 
 
 def read(directory: str, names: Sequence[str]) -> dict[str, LiveFile]:

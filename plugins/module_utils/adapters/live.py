@@ -8,6 +8,7 @@ A run that changes nothing ends here, so this module imports no more than lookin
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Optional, Sequence
@@ -44,6 +45,8 @@ class Orders:
     only: str = ""
     retries: int = 1
     max_restarts: int = 0
+    host: str = ""  # only for messages
+    prefetch: bool = False  # weights too are here before the first container stops
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, view: View) -> Looked:
             wanted_image=image(stack.image),
             receipt=files.read_json(files.receipt_path(stack.directory)),
             unit=live_units[stack.name],
+            no_folders=tuple(folder for folder in stack.folders if not os.path.isdir(folder)),
             kv_tokens=_kv_tokens(container, live_units[stack.name], view.engine),
             now=view.wall(),
         )

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..fleet import drift, engine_log, readiness, receipt, rollout_steps
+from ..fleet import drift, engine_log, readiness, receipt, rollout_steps, weights
 from ..fleet.budget import Holder
 from ..fleet.diagnosis import FATAL, diagnose
 from ..fleet.drift import Difference, Endpoint
@@ -26,6 +26,7 @@ from ..fleet.rendered import LABEL_HASH, LABEL_STACK, RenderedStack
 from ..fleet.units import unit_name
 from ..fleet.verdict import conclude
 from . import compose_cli, files
+from . import weights as hub
 from .docker_engine import EngineError
 from .live import Looked, Orders, View, endpoint, look, runs
 from .nvidia_smi import Report
@@ -51,6 +52,7 @@ class World(View):
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     compose: Any = compose_cli
+    fetch_weights: Callable[..., dict[str, Any]] = hub.fetch
     gpu_locks: str = GPU_LOCKS
 
 
@@ -121,9 +123,10 @@ class Rollout:
             looked = look(list(self.stacks.values()), self.orders, self.world)
             outcomes = {name: Outcome(name, looked.differences[name]) for name in self.stacks}
             outcomes.update(self._extra(looked))
-            unpulled = self._pull(looked)
-            self._free_moved(looked, unpulled)
-            self._chains(looked, outcomes, unpulled)
+            barred = self._pull(looked)
+            barred.update(self._fetch_weights(looked, barred))
+            self._free_moved(looked, barred)
+            self._chains(looked, outcomes, barred)
             adopted = [name for name, one in outcomes.items() if one.ended in ("ready", "put_back", "written")]
             cared = [name for name in adopted if self.stacks[name].unit]
             for name in self.world.units.not_active(cared, self.world.sleep):
@@ -157,7 +160,7 @@ class Rollout:
         return outcomes
 
     def _pull(self, looked: Looked) -> dict[str, StackFailed]:
-        """All images, before the first container is stopped. Image references that could not be had, and why."""
+        """All images, before the first container is stopped. Stacks whose image could not be had, and why."""
         wanted: dict[str, list[str]] = {}
         for name, stack in self.stacks.items():
             if looked.step(name) in rollout_steps.STARTS and looked.live[name].wanted_image is None:
@@ -176,19 +179,50 @@ class Rollout:
                 progress(0)
                 self.world.engine.pull(reference, progress)
             except EngineError as error:
-                failed[reference] = self._explained(
+                explained = self._explained(
                     str(error).splitlines(),
                     StackFailed("pull_failed", f"image {reference} could not be pulled: {error}"),
                 )
+                failed.update(dict.fromkeys(names, explained))
         return failed
 
-    def _free_moved(self, looked: Looked, unpulled: Mapping[str, StackFailed]) -> None:
+    def _fetch_weights(self, looked: Looked, barred: Mapping[str, StackFailed]) -> dict[str, StackFailed]:
+        """What the engines will load from the hub, while what they replace still serves."""
+        failed: dict[str, StackFailed] = {}
+        if not self.orders.prefetch:
+            return failed
+        starting = [name for name in self.stacks if looked.step(name) in rollout_steps.STARTS and name not in barred]
+        for one in weights.wanted([self.stacks[name] for name in starting]):
+            shown = -1
+            names = ", ".join(one.stacks)
+
+            def tell(event: dict[str, Any], one: weights.Wanted = one, names: str = names) -> None:
+                nonlocal shown
+                if event["event"] == "size" and event["missing"]:
+                    self.world.report(names, "fetching", weights.told(one, event))
+                elif event["event"] == "progress" and weights.percent(event) // 10 > shown // 10:
+                    shown = weights.percent(event)
+                    self.world.report(names, "fetching", weights.told(one, event))
+
+            files.make_folder(one.cache, self.stacks[one.stacks[0]].folders.get(one.cache, "0755"), one.user)
+            last = self.world.fetch_weights(one, tell)
+            if last["event"] in ("done", "no_library"):
+                self.world.report(names, "fetched", weights.told(one, last))
+            elif last["event"] == "no_space":
+                problem = weights.no_space(one, last, self.orders.host)
+                failed.update(dict.fromkeys(one.stacks, StackFailed(**problem)))
+            else:
+                explained = self._explained([last["text"]], StackFailed(**weights.failed(one, last["text"])))
+                failed.update(dict.fromkeys(one.stacks, explained))
+        return failed
+
+    def _free_moved(self, looked: Looked, barred: Mapping[str, StackFailed]) -> None:
         """A stack that changes its GPU leaves the old one first: another may be about to start there."""
         for name, stack in self.stacks.items():
             items = {difference.item for difference in looked.differences[name]}
             container = looked.live[name].container
             moves = items & {"devices", "environment NVIDIA_VISIBLE_DEVICES"}
-            if moves and runs(container) and container is not None and stack.image not in unpulled:
+            if moves and runs(container) and container is not None and name not in barred:
                 before = ", ".join(drift.gpus_of(container)) or "none"
                 now = ", ".join(str(gpu) for gpu in stack.gpus) or "none"
                 self.world.report(name, "stopping", f"stopping: moves from GPU {before} to GPU {now}")
@@ -197,7 +231,7 @@ class Rollout:
 
     # --- the chains ------------------------------------------------------------------------------------------------
 
-    def _chains(self, looked: Looked, outcomes: dict[str, Outcome], unpulled: Mapping[str, StackFailed]) -> None:
+    def _chains(self, looked: Looked, outcomes: dict[str, Outcome], barred: Mapping[str, StackFailed]) -> None:
         waits = rollout_steps.waits_for(list(self.stacks.values()))
         begun: set[str] = set()
         ended: set[str] = set()
@@ -206,7 +240,7 @@ class Rollout:
 
         def work(name: str) -> None:
             try:
-                _OneStack(self, self.stacks[name], looked, outcomes[name]).roll(unpulled.get(self.stacks[name].image))
+                _OneStack(self, self.stacks[name], looked, outcomes[name]).roll(barred.get(name))
             except BaseException as error:  # a defect of ours must end the run, not hang it
                 broken.append(error)
             with turn:
@@ -252,11 +286,12 @@ class _OneStack:
         self.free_before: dict[int, Optional[int]] = {}  # MiB of each card, before the start
         self.foreign: Optional[Mapping[str, Any]] = None  # a container that had our name and was not ours
 
-    def roll(self, unpulled: Optional[StackFailed]) -> None:
+    def roll(self, barred: Optional[StackFailed]) -> None:
+        """``barred``: why it must not be begun, for want of its image or its weights."""
         outcome, step = self.outcome, self.looked.step(self.stack.name)
         try:
-            if unpulled is not None and step in rollout_steps.STARTS:
-                outcome.failure, outcome.ended = {**unpulled.fact, "seconds": 0.0}, "not_touched"
+            if barred is not None and step in rollout_steps.STARTS:
+                outcome.failure, outcome.ended = {**barred.fact, "seconds": 0.0}, "not_touched"
                 return
             outcome.changed = True
             if step in (drift.WRITE, drift.ADOPT):
@@ -331,6 +366,8 @@ class _OneStack:
 
     def _write(self, stack: RenderedStack) -> None:
         files.clean(stack.directory)
+        for folder, mode in stack.folders.items():
+            files.make_folder(folder, mode, str(stack.service_definition.get("user", "")))
         names = (*drift.MANAGED, *drift.UNWANTED)
         there = files.read(stack.directory, names)
         composed = [file.content for name, file in there.items() if "compose" in name]

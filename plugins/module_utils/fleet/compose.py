@@ -137,7 +137,30 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
         asks=asks(stack),
         secrets=tuple(sorted({value for value in secrets.values() if value})),
         api_key=stack.api_key,
+        folders=_folders(service, settings),
+        weights=_weights(stack, service),
     )
+
+
+def _folders(service: Mapping[str, Any], settings: StackSettings) -> dict[str, str]:
+    """Of the folders that the service mounts, those below the places for caches, with the mode to make them with."""
+    # Pictures that users sent are nobody else's business.
+    places = {settings.hub_cache: "0755", settings.engine_cache: "0755", settings.media_cache: "0700"}
+    found = {}
+    for source in map(_source, service["volumes"]):
+        for place, mode in places.items():
+            if place and f"{source}/".startswith(f"{place.rstrip('/')}/"):
+                found[source] = mode
+    return found
+
+
+def _weights(stack: Stack, service: Mapping[str, Any]) -> dict[str, str]:
+    """Where the engine looks for the weights of a model from the hub; empty when it looks elsewhere."""
+    home = service["environment"].get("HF_HOME", "")
+    cache = next((_source(volume) for volume in service["volumes"] if _target(volume) == home), "")
+    if stack.model.source.startswith("/") or "download_dir" in stack.args or not cache.startswith("/"):
+        return {}
+    return {"repo": stack.model.source, "revision": stack.model.revision or "", "cache": cache, "home": home}
 
 
 def _secrets(stack: Stack, settings: StackSettings) -> dict[str, str]:
@@ -298,6 +321,10 @@ def _as_environment(value: Any) -> dict[str, str]:
     if isinstance(value, Mapping):
         return {str(name): str(text) for name, text in value.items()}
     return dict(([*str(entry).split("=", 1), ""])[:2] for entry in value)
+
+
+def _source(volume: Any) -> str:
+    return str(volume.get("source", "") if isinstance(volume, Mapping) else str(volume).split(":")[0])
 
 
 def _target(volume: Any) -> str:

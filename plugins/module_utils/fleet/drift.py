@@ -89,6 +89,7 @@ class LiveStack:
     endpoint: Optional[Endpoint] = None  # None: not asked, because nothing runs
     receipt: Optional[Mapping[str, Any]] = None
     unit: LiveUnit = field(default_factory=LiveUnit)
+    no_folders: tuple[str, ...] = ()  # of the folders for caches, those that are not there
     kv_tokens: Optional[int] = None  # what the engine said, where it runs without its unit; else nobody asked
     now: float = 0.0  # seconds since the epoch, the host's clock
 
@@ -97,6 +98,8 @@ def compare(rendered: RenderedStack, live: LiveStack, *, ask: bool = True) -> li
     """Every item of the stack that differs. ``ask``: a stack that never answered its questions is a difference."""
     found = Found(rendered.name)
     _compare_files(found, rendered, live)
+    for folder in live.no_folders:
+        found.add(f"folder {folder}", f"present, {rendered.folders[folder]}", ABSENT, WRITE)
     _compare_unit(found, rendered, live)
     for name in live.duplicates:
         found.add("container.duplicate", ABSENT, name, RECREATE)

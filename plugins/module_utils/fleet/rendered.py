@@ -9,7 +9,7 @@ Apart from how it is made (``compose``), because a host that only compares shoul
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping, Optional
 
 LABEL_STACK = "modelfleet.stack"
@@ -58,6 +58,11 @@ class RenderedStack:
     secrets: tuple[str, ...]  # values, for no_log
     api_key: str
     unit: str = ""  # text of its systemd unit, not part of the hash; empty: it has none
+    # Folders for caches -> mode, which the rollout makes where they are missing. Docker would make them without a word.
+    folders: Mapping[str, str] = field(default_factory=dict)
+    # repo, revision, cache (folder on the host) and home (the same in the container) of weights that come from the hub;
+    # empty for a model that lies in a folder.
+    weights: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON. It holds the secrets: only for a parameter that is never logged."""
