@@ -65,7 +65,7 @@ EXAMPLES = r"""
 RETURN = r"""
 findings:
   description: Everything found, errors and warnings.
-  returned: always
+  returned: always, but for a refused plan on a terminal without C(-v), where they stand above
   type: list
   elements: dict
   sample:
