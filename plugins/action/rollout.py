@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shlex
@@ -18,15 +17,13 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.adapters import asker
-from ..module_utils.fleet import compose, drift, inventory, plan, rollout_steps, units
+from ..module_utils.fleet import compose, drift
 from ..module_utils.fleet.errors import FleetError
-from ..plugin_utils import hostvars, screen
+from ..plugin_utils import host_stacks, screen
 
 display = Display()
 
 MODULE = "modelfleet.inference.rollout"
-COMPARE = "modelfleet.inference.stack_compare"
-COMPARED_BY = ("stacks", "root", "only", "ask", "prune", "host", "secrets")
 POLL_SECONDS = 0.6
 STATUS_SECONDS = 15.0  # a whole module execution; only to notice a job that died without a last word
 LIMIT_SECONDS = 24 * 3600  # the job bounds itself; this is for a host that stands still
@@ -71,10 +68,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         super().run(tmp, task_vars)
         host = task_vars["inventory_hostname"]
         try:
-            arguments = self._arguments(host, task_vars)
-            looked = self._module(
-                COMPARE, {name: arguments[name] for name in COMPARED_BY if name in arguments}, task_vars
-            )
+            arguments = host_stacks.arguments(self._task.args, host, task_vars)
+            looked = self._module(host_stacks.COMPARE, host_stacks.for_compare(arguments), task_vars)
             if looked.get("failed") or self._task.check_mode or not looked["changed"]:
                 return looked
             self._read_pictures(arguments["stacks"], looked["stacks"])
@@ -86,47 +81,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if result.get("failed") and result.get("stacks") and screen.brief():
             raise RolloutFailed(result)
         return result
-
-    def _arguments(self, host: str, task_vars: Any) -> dict[str, Any]:
-        """The module's arguments, with the stacks rendered from the inventory when they are not given."""
-        arguments = dict(self._task.args)
-        wanted = dict(arguments.pop("settings", None) or {})
-        arguments.setdefault("host", host)
-        if arguments.get("stacks") is None:
-            known = {field.name for field in dataclasses.fields(compose.StackSettings)}
-            unknown = sorted(set(wanted) - known)
-            if unknown:
-                raise ValueError(f"settings: {', '.join(unknown)} is not known. Known are: {', '.join(sorted(known))}.")
-            settings = compose.StackSettings(**wanted)
-            # The gateway's variables are not ours to judge: this is one host's part of the plan.
-            variables = {
-                name: value
-                for name, value in hostvars.collect(task_vars["hostvars"], [host])[host].items()
-                if name != "fleet_gateway"
-            }
-            fleet = inventory.parse({host: variables}, gpu_hosts=[host], gateways=[])
-            planned = plan.make(fleet, defaults=plan.PlanDefaults(settings=settings))
-            planned.raise_if_refused()
-            stacks = [compose.render(stack, settings, fleet.hosts[host]) for stack in planned.hosts[host].stacks]
-            if settings.units:
-                waits = rollout_steps.waits_for(stacks)
-                stacks = [
-                    dataclasses.replace(stack, unit=units.render(stack, waits[stack.name], settings.crash_restarts))
-                    for stack in stacks
-                ]
-            arguments["stacks"] = [stack.as_dict() for stack in stacks]
-            arguments.setdefault("root", settings.root)
-        only = arguments.get("only")
-        if only:
-            names = [stack["name"] for stack in arguments["stacks"]]
-            if only not in names:
-                raise ValueError(rollout_steps.unknown(only, names, host))
-            arguments["stacks"] = [stack for stack in arguments["stacks"] if stack["name"] == only]
-        arguments["secrets"] = sorted(
-            {secret for stack in arguments["stacks"] for secret in stack["secrets"]}
-            | set(arguments.get("secrets") or ())
-        )
-        return arguments
 
     def _read_pictures(self, stacks: list[dict[str, Any]], compared: dict[str, Any]) -> None:
         """Pictures of the owner's own checks come from the controller: a host needs no internet."""

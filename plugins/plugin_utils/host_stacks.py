@@ -1,0 +1,65 @@
+# Copyright: modelfleet contributors
+# GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The stacks of one host, rendered on the controller from its variables: what it is to be compared with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..module_utils.fleet import compose, inventory, plan, rollout_steps, units
+from . import hostvars
+
+COMPARE = "modelfleet.inference.stack_compare"
+COMPARED_BY = ("stacks", "root", "only", "ask", "prune", "host", "secrets")
+
+
+def arguments(given: Mapping[str, Any], host: str, task_vars: Any) -> dict[str, Any]:
+    """The arguments of rollout with the stacks rendered from the inventory, when they are not given.
+
+    Raises FleetError where the inventory is refused, ValueError for a setting or a stack that is not known.
+    """
+    arguments = dict(given)
+    wanted = dict(arguments.pop("settings", None) or {})
+    arguments.setdefault("host", host)
+    if arguments.get("stacks") is None:
+        known = {field.name for field in dataclasses.fields(compose.StackSettings)}
+        unknown = sorted(set(wanted) - known)
+        if unknown:
+            raise ValueError(f"settings: {', '.join(unknown)} is not known. Known are: {', '.join(sorted(known))}.")
+        settings = compose.StackSettings(**wanted)
+        # The gateway's variables are not ours to judge: this is one host's part of the plan.
+        variables = {
+            name: value
+            for name, value in hostvars.collect(task_vars["hostvars"], [host])[host].items()
+            if name != "fleet_gateway"
+        }
+        fleet = inventory.parse({host: variables}, gpu_hosts=[host], gateways=[])
+        planned = plan.make(fleet, defaults=plan.PlanDefaults(settings=settings))
+        planned.raise_if_refused()
+        stacks = [compose.render(stack, settings, fleet.hosts[host]) for stack in planned.hosts[host].stacks]
+        if settings.units:
+            waits = rollout_steps.waits_for(stacks)
+            stacks = [
+                dataclasses.replace(stack, unit=units.render(stack, waits[stack.name], settings.crash_restarts))
+                for stack in stacks
+            ]
+        arguments["stacks"] = [stack.as_dict() for stack in stacks]
+        arguments.setdefault("root", settings.root)
+    only = arguments.get("only")
+    if only:
+        names = [stack["name"] for stack in arguments["stacks"]]
+        if only not in names:
+            raise ValueError(rollout_steps.unknown(only, names, host))
+        arguments["stacks"] = [stack for stack in arguments["stacks"] if stack["name"] == only]
+    arguments["secrets"] = sorted(
+        {secret for stack in arguments["stacks"] for secret in stack["secrets"]} | set(arguments.get("secrets") or ())
+    )
+    return arguments
+
+
+def for_compare(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the arguments of rollout those that the module which compares takes."""
+    return {name: arguments[name] for name in COMPARED_BY if name in arguments}
