@@ -252,9 +252,10 @@ def main():
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
             "progress": {"type": "path"},
         },
-        # In check mode the controller's half asks stack_compare instead.
-        supports_check_mode=False,
+        supports_check_mode=True,
     )
+    if module.check_mode:
+        module.fail_json(msg="In check mode the controller's half asks stack_compare; this half only works.")
     wanted = module.params
     stacks = [RenderedStack.from_dict(stack) for stack in wanted["stacks"] or ()]
     orders = Orders(

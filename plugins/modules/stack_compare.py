@@ -53,7 +53,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Reads only, in check mode and otherwise. RV(changed) says whether a rollout would change something.
+      - Reads only, in check mode and otherwise. C(changed) says whether a rollout would change something.
   diff_mode:
     support: full
     details:
