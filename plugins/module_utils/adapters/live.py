@@ -21,6 +21,7 @@ from ..fleet.units import LiveUnit
 from . import files
 from .docker_engine import Engine
 from .http import Fetch
+from .processes import gpu_nodes
 
 HTTP_SECONDS = 5.0
 
@@ -94,6 +95,7 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, view: View) -> Looked:
             wanted_image=image(stack.image),
             receipt=files.read_json(files.receipt_path(stack.directory)),
             unit=live_units[stack.name],
+            gpu_nodes=gpu_nodes(container["State"].get("Pid", 0)) if container and runs(container) else None,
             no_folders=tuple(folder for folder in stack.folders if not os.path.isdir(folder)),
             kv_tokens=_kv_tokens(container, live_units[stack.name], view.engine),
             now=view.wall(),
@@ -127,7 +129,9 @@ def endpoint(stack: RenderedStack, fetch: Fetch) -> Endpoint:
         return Endpoint(health.status, error=health.error)
     headers = {"Authorization": f"Bearer {stack.api_key}"} if stack.api_key else {}
     listing = fetch("GET", f"{stack.url}/v1/models", headers=headers, timeout=HTTP_SECONDS)
-    return Endpoint(200, tuple(models_of(listing.json())), listing.status, listing.error)
+    said = fetch("GET", f"{stack.url}/version", headers=headers, timeout=HTTP_SECONDS)
+    version = said.json().get("version") if said.status == 200 and isinstance(said.json(), dict) else ""
+    return Endpoint(200, tuple(models_of(listing.json())), listing.status, listing.error, str(version or ""))
 
 
 def models_of(answer: Any) -> list[Mapping[str, Any]]:

@@ -30,6 +30,7 @@ from . import weights as hub
 from .docker_engine import EngineError
 from .live import Looked, Orders, View, endpoint, look, runs
 from .nvidia_smi import Report
+from .processes import container_of
 
 POLL_SECONDS = 0.5
 ANSWER_SECONDS = 60.0  # an engine that says it is ready and lets a short question wait for so long hangs
@@ -212,8 +213,9 @@ class Rollout:
                 problem = weights.no_space(one, last, self.orders.host)
                 failed.update(dict.fromkeys(one.stacks, StackFailed(**problem)))
             else:
-                explained = self._explained([last["text"]], StackFailed(**weights.failed(one, last["text"])))
-                failed.update(dict.fromkeys(one.stacks, explained))
+                ours = StackFailed(**weights.failed(one, last["text"]))
+                known = self._explained(last["text"].splitlines(), ours)
+                failed.update(dict.fromkeys(one.stacks, ours if known.fact["code"] == "unknown_failure" else known))
         return failed
 
     def _free_moved(self, looked: Looked, barred: Mapping[str, StackFailed]) -> None:
@@ -452,7 +454,7 @@ class _OneStack:
         """Which container a process belongs to. An engine's process in a container that is gone is an orphan."""
         owners = {}
         for process in (process for card in cards for process in card.processes):
-            identity = _container_of(process.pid)
+            identity = container_of(process.pid)
             container = self.world.engine.container(identity) if identity else None
             orphan = container is None and (bool(identity) or process.name.startswith("VLLM::"))
             labels = (container or {}).get("Config", {}).get("Labels") or {}
@@ -681,16 +683,6 @@ def _observation(
         models=answer.models,
         elapsed=elapsed,
     )
-
-
-def _container_of(pid: int) -> str:
-    """The id of the container a process runs in, from its control group; empty when it is in none."""
-    try:
-        with open(f"/proc/{pid}/cgroup", encoding="ascii", errors="replace") as stream:
-            match = re.search(r"[0-9a-f]{64}", stream.read())
-    except OSError:
-        return ""
-    return match.group(0) if match else ""
 
 
 def _stamp(seconds: float) -> str:

@@ -137,6 +137,7 @@ def render(stack: Stack, settings: StackSettings, host: Optional[Host] = None) -
         asks=asks(stack),
         secrets=tuple(sorted({value for value in secrets.values() if value})),
         api_key=stack.api_key,
+        engine=stack.image.engine,
         folders=_folders(service, settings),
         weights=_weights(stack, service),
     )

@@ -75,6 +75,7 @@ class Endpoint:
     models: tuple[Mapping[str, Any], ...] = ()
     models_status: int = 0
     error: str = ""
+    version: str = ""  # of the engine; empty where it does not say
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class LiveStack:
     endpoint: Optional[Endpoint] = None  # None: not asked, because nothing runs
     receipt: Optional[Mapping[str, Any]] = None
     unit: LiveUnit = field(default_factory=LiveUnit)
+    gpu_nodes: Optional[int] = None  # cards the container's process sees; None where nothing is to be seen
     no_folders: tuple[str, ...] = ()  # of the folders for caches, those that are not there
     kv_tokens: Optional[int] = None  # what the engine said, where it runs without its unit; else nobody asked
     now: float = 0.0  # seconds since the epoch, the host's clock
@@ -111,8 +113,10 @@ def compare(rendered: RenderedStack, live: LiveStack, *, ask: bool = True) -> li
     _compare_image(found, rendered, live, live.container)
     _compare_container(found, rendered, live, live.container)
     _compare_state(found, rendered, live.container)
+    _compare_cards(found, rendered, live)
     if not any(difference.action in (START, RECREATE) for difference in found.differences):
         _compare_endpoint(found, rendered, live, live.container)
+        _compare_version(found, rendered, live)
         _compare_receipt(found, rendered, live.receipt, ask)
     return found.differences
 
@@ -337,6 +341,24 @@ def _compare_state(found: Found, rendered: RenderedStack, container: Mapping[str
         found.add("container.state", "running", status, RECREATE)
 
 
+def _compare_cards(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
+    """A container can lose the cards it was given (its device nodes go) while the host still has them."""
+    given = gpus_of(live.container) if live.container else ()
+    if live.gpu_nodes is not None and given and live.gpu_nodes < len(rendered.gpus):
+        found.add("cards in the container", len(rendered.gpus), live.gpu_nodes, RECREATE)
+
+
+def _compare_version(found: Found, rendered: RenderedStack, live: LiveStack) -> None:
+    """Releases only: what is between two of them the inventory does not say either."""
+    have = live.endpoint.version if live.endpoint else ""
+    if not have or not rendered.engine or _release(have) == _release(rendered.engine):
+        return
+    # It had this version when it answered: not the engine was changed, the inventory names another. A run cannot mend
+    # that.
+    known = ((live.receipt or {}).get("engine") or {}).get("version", "")
+    found.add("engine version", rendered.engine, have, REPORT if known in ("", have) else RECREATE)
+
+
 def _compare_endpoint(found: Found, rendered: RenderedStack, live: LiveStack, container: Mapping[str, Any]) -> None:
     endpoint = live.endpoint or Endpoint()
     if endpoint.health != 200:
@@ -395,6 +417,12 @@ def _scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
+
+
+def _release(version: str) -> str:
+    """0.19.2rc1.dev134+g0a1b -> 0.19.2"""
+    match = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    return match.group(1) if match else version
 
 
 def _words(value: Any) -> list[str]:

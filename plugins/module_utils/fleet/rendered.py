@@ -58,6 +58,7 @@ class RenderedStack:
     secrets: tuple[str, ...]  # values, for no_log
     api_key: str
     unit: str = ""  # text of its systemd unit, not part of the hash; empty: it has none
+    engine: str = ""  # the version that the inventory says is in the image
     # Folders for caches -> mode, which the rollout makes where they are missing. Docker would make them without a word.
     folders: Mapping[str, str] = field(default_factory=dict)
     # repo, revision, cache (folder on the host) and home (the same in the container) of weights that come from the hub;

@@ -432,3 +432,37 @@ def test_extra_containers_are_reported_and_removed_only_when_asked() -> None:
 )
 def test_docker_times(stamp: str, seconds: Any) -> None:
     assert drift.started_at(disturbed("State", "StartedAt", to=stamp)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("version", "receipt", "expected"),
+    [
+        ("0.32.0", "0.32.0", []),
+        ("0.32.0rc1.dev134+g0a1b2c", "", []),
+        ("", "0.32.0", []),
+        ("0.33.0", "0.33.0", [("engine version", drift.REPORT)]),
+        ("0.33.0", "", [("engine version", drift.REPORT)]),
+        ("0.33.0", "0.32.0", [("engine version", RECREATE)]),
+    ],
+)
+def test_another_engine_than_the_inventory_says(version: str, receipt: str, expected: list[tuple[str, str]]) -> None:
+    stack = replace(STACK, engine="0.32.0")
+    there = live(receipt={"hash": STACK.hash, "asked": True, "engine": {"version": receipt}})
+    assert there.endpoint is not None
+    assert found(stack, replace(there, endpoint=replace(there.endpoint, version=version))) == expected
+
+
+@pytest.mark.parametrize(
+    ("nodes", "given", "expected"),
+    [
+        (None, True, []),
+        (1, True, []),
+        (0, True, [("cards in the container", RECREATE)]),
+        (0, False, []),  # it was never given one, which is a difference of its own
+    ],
+)
+def test_a_container_that_lost_its_card(nodes: Any, given: bool, expected: list[tuple[str, str]]) -> None:
+    container = disturbed("HostConfig", "DeviceRequests", to=[{**OTHER_GPU[0], "DeviceIDs": ["0"]}] if given else None)
+    stack = replace(STACK, gpus=(0,))
+    seen = drift.compare(stack, live(container=container, gpu_nodes=nodes))
+    assert [(one.item, one.action) for one in seen if one.item != "devices"] == expected
