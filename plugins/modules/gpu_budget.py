@@ -12,7 +12,8 @@ version_added: 0.1.0
 author: [modelfleet contributors (@modelfleet)]
 description:
   - Reads the receipts of the last good rollouts and the cards of the host, and says for each stack what its weights,
-    its graphs, its KV cache and the rest took, and which smaller share would still hold one request of full length.
+    its graphs, its KV cache and the rest took, what the share covered for the peak at its start, and which smaller
+    share would still hold one request of full length.
   - Reads only. A stack that was never rolled out has not been measured.
 options:
   root:
@@ -21,6 +22,10 @@ options:
     default: /opt/docker/compose
   shares:
     description: The inventory's C(gpu_memory_utilization) of each stack, by its name.
+    type: dict
+    default: {}
+  floors:
+    description: The C(memory_floor) of each stack's model with its unit, by stack. No smaller share is named.
     type: dict
     default: {}
 extends_documentation_fragment: [modelfleet.inference.attributes]
@@ -37,6 +42,7 @@ EXAMPLES = r"""
 - name: Compare shares with what was measured
   modelfleet.inference.gpu_budget:
     shares: {qwen35-vl: 0.40}
+    floors: {qwen35-vl: 34 GiB}
 """
 
 RETURN = r"""
@@ -47,7 +53,7 @@ stacks:
   elements: dict
   sample:
     - {stack: qwen35-vl, gpu: 1, share: 0.4, took: 37.0, weights: 13.67, graphs: 0.31, kv: 22.94, kv_tokens: 751696,
-       length: 32768, rest: 0.08, least_share: 0.18}
+       length: 32768, rest: 0.08, peak: 1.31, least_share: 0.36}
 report:
   description: The same for a person to read.
   returned: always
@@ -61,7 +67,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import files, nvidia_smi
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import measured
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import measured, sizes
 
 
 def main() -> None:
@@ -69,6 +75,7 @@ def main() -> None:
         argument_spec={
             "root": {"type": "path", "default": "/opt/docker/compose"},
             "shares": {"type": "dict", "default": {}},
+            "floors": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -78,7 +85,8 @@ def main() -> None:
         module.fail_json(msg=f"{smi.trouble.problem} {smi.trouble.remedy} [{smi.trouble.code}]")
     folders = [os.path.dirname(path) for path in sorted(glob.glob(os.path.join(root, "*", "compose.yaml")))]
     receipts = [found for found in map(files.read_json, map(files.receipt_path, folders)) if found]
-    stacks = measured.read(receipts, smi.cards)
+    floors = {name: sizes.parse_size(floor) for name, floor in module.params["floors"].items() if floor}
+    stacks = measured.read(receipts, smi.cards, floors)
     shares = {name: None if share is None else float(share) for name, share in module.params["shares"].items()}
     module.exit_json(
         changed=False,

@@ -5,13 +5,14 @@
 
 A receipt has the engine's own figures for one card (weights, graphs, KV cache) and what the card had less after the
 start. The rest of that is CUDA's context and what the engine keeps beside. A share also covers the peak while it
-profiles, which it gives back: a smaller share may come off the KV cache only.
+profiles, which it gives back: a smaller share may come off the KV cache only, and not below the model's floor.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Mapping, Optional, Sequence
 
 from .gpus import Card
@@ -33,34 +34,42 @@ class Measured:
     kv_tokens: Optional[int]
     length: Optional[int]  # tokens of the longest request
     rest: Optional[float]  # CUDA context and more
-    least_share: Optional[float]  # still has KV cache for one request of that length
+    peak: Optional[float]  # what the share covered beside all these: given back, but without it the engine cannot start
+    least_share: Optional[float]  # still has KV cache for one request of that length, and the model's floor
 
     def as_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 
 
-def read(receipts: Sequence[Mapping[str, Any]], cards: Sequence[Card]) -> list[Measured]:
-    """Every stack with a receipt, on each of its cards."""
+def read(
+    receipts: Sequence[Mapping[str, Any]], cards: Sequence[Card], floors: Mapping[str, int] = MappingProxyType({})
+) -> list[Measured]:
+    """Every stack with a receipt, on each of its cards. ``floors``: ``memory_floor`` of its model, bytes, by stack."""
     totals = {card.index: card.cuda_total_mib for card in cards}
     return [
-        _measured(receipt, entry, totals.get(entry["gpu"]))
+        _measured(receipt, entry, totals.get(entry["gpu"]), floors.get(receipt["stack"], 0))
         for receipt in receipts
         for entry in receipt.get("memory") or ()
     ]
 
 
-def _measured(receipt: Mapping[str, Any], entry: Mapping[str, Any], total_mib: Optional[int]) -> Measured:
+def _measured(receipt: Mapping[str, Any], entry: Mapping[str, Any], total_mib: Optional[int], floor: int) -> Measured:
     engine = receipt.get("engine") or {}
     weights, graphs, kv = (engine.get(name) for name in ("weights_gib", "graph_capture_gib", "kv_cache_gib"))
     took = None if entry.get("took_mib") is None else entry["took_mib"] / GIB_MIB
     rest = None if took is None or weights is None or kv is None else max(0.0, took - weights - (graphs or 0.0) - kv)
     share, tokens, length = receipt.get("share"), engine.get("kv_cache_tokens"), engine.get("max_model_len")
-    least = None
+    least = peak = None
     # With a fixed KV cache the share decides nothing but whether the engine may start.
-    if share and kv and tokens and length and total_mib and not receipt.get("kv_cache"):
-        spare = kv * (1 - min(1.0, length / tokens)) * GIB_MIB / total_mib
-        least = math.ceil((share - spare) * 100 - 1e-9) / 100
-    return Measured(receipt["stack"], entry["gpu"], share, took, weights, graphs, kv, tokens, length, rest, least)
+    if share and kv and total_mib and not receipt.get("kv_cache"):
+        if weights is not None and rest is not None:
+            peak = max(0.0, share * total_mib / GIB_MIB - kv - weights - rest)
+        if tokens and length:
+            spare = kv * (1 - min(1.0, length / tokens)) * GIB_MIB / total_mib
+            of_floor = floor / len(receipt["memory"]) / 2**20 / total_mib
+            least = math.ceil(max(share - spare, min(share, of_floor)) * 100 - 1e-9) / 100
+    stack = receipt["stack"]
+    return Measured(stack, entry["gpu"], share, took, weights, graphs, kv, tokens, length, rest, peak, least)
 
 
 def report(measured: Sequence[Measured], cards: Sequence[Card], wanted: Mapping[str, Optional[float]]) -> list[str]:
@@ -100,6 +109,8 @@ def _stack(one: Measured, wanted: Mapping[str, Optional[float]]) -> list[str]:
     parts = [("weights", one.weights), ("graphs", one.graphs), ("KV cache", one.kv), ("context and more", one.rest)]
     said = ", ".join(f"{name} {size:.2f}" for name, size in parts if size is not None)
     took = "not measured" if one.took is None else f"took {one.took:.2f} GiB"
+    if one.peak:
+        said += f"; {one.peak:.2f} more for the peak at its start"
     lines = [f"{one.stack}: {share}, {took}: {said or 'the engine named no figures'}"]
     if one.kv_tokens and one.length:
         fits = one.kv_tokens / one.length

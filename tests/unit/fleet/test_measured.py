@@ -35,6 +35,29 @@ def test_the_rest_is_what_the_engine_does_not_name() -> None:
     assert one.rest == pytest.approx(37.0 - 13.67 - 0.31 - 22.94, abs=0.01)
 
 
+def test_the_peak_is_what_the_share_covered_beside_all_that_stayed() -> None:
+    (one,) = measured.read([RECEIPT], [CARD])
+    assert one.peak == pytest.approx(0.4 * 97_287 / 1024 - 22.94 - 13.67 - one.rest, abs=0.01)
+    (fixed,) = measured.read([changed(kv_cache=6 * 2**30)], [CARD])
+    assert fixed.peak is None  # the share has left it anything
+
+
+@pytest.mark.parametrize(
+    ("floor_gib", "cards", "least"),
+    [
+        (0, 1, 0.17),
+        (10, 1, 0.17),
+        (34, 1, 0.36),  # 34 of 95.0 GiB
+        (34, 2, 0.18),  # 17 of each
+        (60, 1, 0.4),  # the plan has refused that; at least nothing worse is advised
+    ],
+)
+def test_no_share_below_the_floor_of_the_model_is_advised(floor_gib: int, cards: int, least: float) -> None:
+    memory = [{"gpu": 1, "took_mib": 37_890}, {"gpu": 2, "took_mib": 37_890}][:cards]
+    one, *_ = measured.read([changed(memory=memory)], [CARD], {"qwen35-vl": floor_gib * 2**30})
+    assert one.least_share == least
+
+
 @pytest.mark.parametrize(
     ("changes", "card", "least"),
     [
@@ -70,7 +93,7 @@ def test_the_report_says_what_would_fit() -> None:
         "GPU 1 RTX PRO 6000: 95.0 GiB, shares 0.40, free now 17.4 GiB: a share of up to 0.18 could start "
         "beside them, 0.41 with the least shares below",
         "  qwen35-vl: share 0.40 (the inventory now says 0.5), took 37.00 GiB: weights 13.67, graphs 0.31, "
-        "KV cache 22.94, context and more 0.08",
+        "KV cache 22.94, context and more 0.08; 1.31 more for the peak at its start",
         "      751,696 tokens of KV cache are 22.9 requests of 32,768; one fits with a share of 0.17",
         "not measured yet: new",
     ]
