@@ -41,6 +41,15 @@ options:
     description: Name of the host in the inventory; only used in messages.
     type: str
     default: this host
+  facts:
+    description: Return what a report shows beside differences, too.
+    type: bool
+    default: false
+  processes:
+    description: Processes that hold memory of a card, by number. With O(facts) it is said whose they are.
+    type: list
+    elements: int
+    default: []
   secrets:
     description: Values that must appear nowhere in the result.
     type: list
@@ -102,16 +111,45 @@ extra:
   elements: dict
   sample:
     - {stack: old-model, item: stack, want: (none), have: vllm-old (running), action: report}
+facts:
+  description: The state and the receipts of each stack, by its name.
+  returned: with O(facts)
+  type: dict
+  sample:
+    qwen35-vl:
+      container: vllm-qwen35
+      status: running
+      started: "2026-12-01T03:10:45.18Z"
+      receipt: {at: 2026-12-01T031051Z, seconds: 6.0, questions: 11, passed: 11}
+owners:
+  description: The stack and the container of each of O(processes), by its number as text.
+  returned: with O(facts)
+  type: dict
+  sample:
+    "4711": {stack: qwen35-vl, container: vllm-qwen35}
 """
 
+import os
+import shutil
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import http, systemd
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import Engine, EngineError
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import files, http, systemd
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import (
+    MISSING,
+    Engine,
+    EngineError,
+    NoEngine,
+)
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders, View, look
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, rollout_report, rollout_steps
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.processes import container_of
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import (
+    drift,
+    receipt,
+    rollout_report,
+    rollout_steps,
+)
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import LABEL_STACK, RenderedStack
 
 
 def compared(stacks, looked):
@@ -137,6 +175,35 @@ def compared(stacks, looked):
     }
 
 
+def facts(stack, live):
+    """What a report shows of one stack: its state, the last proof that it answered, and the last failure."""
+    container = live.container or {"Name": "", "State": {"Status": ""}}
+    found = {
+        "container": container["Name"].lstrip("/"),
+        "status": container["State"]["Status"],
+        "started": container["State"].get("StartedAt", ""),
+        "receipt": receipt.summary(live.receipt),
+    }
+    failure = files.read_json(files.failure_path(stack.directory))
+    if failure:
+        found["failure"] = {"at": failure.get("at", ""), "code": (failure.get("failure") or {}).get("code", "")}
+    return found
+
+
+def owners(processes, engine):
+    """Process -> its stack and container; empty names for a process that is in none."""
+    found = {}
+    for pid in processes:
+        identity = container_of(pid)
+        container = engine.container(identity) if identity else None
+        labels = (container or {}).get("Config", {}).get("Labels") or {}
+        found[str(pid)] = {
+            "stack": labels.get(LABEL_STACK, ""),
+            "container": (container or {}).get("Name", "").lstrip("/"),
+        }
+    return found
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -146,6 +213,8 @@ def main():
             "ask": {"type": "bool", "default": True},
             "prune": {"type": "bool", "default": False},
             "host": {"type": "str", "default": "this host"},
+            "facts": {"type": "bool", "default": False},
+            "processes": {"type": "list", "elements": "int", "default": []},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
         },
         supports_check_mode=True,
@@ -159,10 +228,26 @@ def main():
         )
     orders = Orders(root=wanted["root"], ask=wanted["ask"], prune=wanted["prune"], only=wanted["only"])
     try:
-        looked = look(stacks, orders, View(Engine(), http.fetch, systemd, time.time))
+        # In check mode it is not installed by now, and all that it would run is still to come.
+        bare = (
+            module.check_mode and shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None
+        )
+        if module.check_mode and not bare and MISSING:
+            module.exit_json(
+                changed=False,
+                stacks={},
+                extra=[],
+                msg=f"{wanted['host']}: without the Docker SDK for Python, which a run installs, nothing can be compared.",
+            )
+        engine = NoEngine() if bare else Engine()
+        looked = look(stacks, orders, View(engine, http.fetch, systemd, time.time))
+        result = compared(stacks, looked)
+        if wanted["facts"]:
+            result["facts"] = {stack.name: facts(stack, looked.live[stack.name]) for stack in stacks}
+            result["owners"] = owners(wanted["processes"], engine)
     except (EngineError, systemd.SystemdError) as error:
         module.fail_json(msg=f"{wanted['host']}: {error}")
-    module.exit_json(**compared(stacks, looked))
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -137,3 +137,20 @@ def brief(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The verdicts without pictures and exchanges: what a terminal or a result has room for."""
     names = ("question", "code", "passed", "severity", "ask", "expected", "answer", "detail", "remedy", "seconds")
     return [{name: answer[name] for name in names if name in answer} for answer in answers]
+
+
+def summary(receipt: Optional[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a report has room for: when it answered, and what its start measured; empty without a receipt."""
+    if not receipt:
+        return {}
+    engine, answers = receipt.get("engine") or {}, receipt.get("answers") or ()
+    figures = ("version", "weights_gib", "kv_cache_gib", "kv_cache_tokens", "max_concurrency", "startup_seconds")
+    return {
+        "at": receipt.get("at", ""),
+        "seconds": receipt.get("seconds"),
+        "asked": bool(receipt.get("asked")),
+        "questions": len(answers),
+        "passed": sum(1 for answer in answers if answer.get("passed")),
+        "took_mib": {str(entry["gpu"]): entry.get("took_mib") for entry in receipt.get("memory") or ()},
+        **{name: engine[name] for name in figures if engine.get(name) is not None},
+    }
