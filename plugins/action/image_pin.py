@@ -14,6 +14,7 @@ from ansible.utils.display import Display
 from ..module_utils.fleet import pinning
 from ..module_utils.fleet.errors import FleetError
 from ..plugin_utils import hostvars, image_places
+from ..plugin_utils.replace_file import replace
 
 display = Display()
 
@@ -75,7 +76,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {**result, "failed": True, "msg": "\n".join(problems) + wrote}
         if new and not self._task.check_mode:
             try:
-                image_places.write(new)
+                replace(new)
             except OSError as error:
                 return {**result, "failed": True, "changed": False, "msg": f"{error.filename}: {error.strerror}"}
         return result

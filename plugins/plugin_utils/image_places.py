@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,31 +164,6 @@ def replaced(text: str, edits: Mapping[Place, str]) -> str:
     for place in sorted(edits, key=lambda each: each.start, reverse=True):
         text = text[: place.start] + place.before + edits[place] + place.after + text[place.end :]
     return text
-
-
-def write(contents: Mapping[str, str]) -> None:
-    """All of these files or none: each is written beside its place first, then they are put in place."""
-    ready: list[tuple[str, str]] = []
-    try:
-        for path, text in contents.items():
-            target = os.path.realpath(path)  # a link stays one
-            descriptor, beside = tempfile.mkstemp(prefix=".pin-", dir=os.path.dirname(target))
-            ready.append((beside, target))
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text.encode("utf-8"))
-                file.flush()
-                os.fsync(file.fileno())
-            there = os.stat(target)
-            os.chmod(beside, there.st_mode & 0o7777)
-            with contextlib.suppress(PermissionError):
-                os.chown(beside, there.st_uid, there.st_gid)
-        while ready:
-            os.replace(*ready[-1])
-            ready.pop()
-    finally:
-        for beside, _target in ready:
-            with contextlib.suppress(OSError):
-                os.unlink(beside)
 
 
 def changed_lines(old: str, new: str) -> tuple[str, str]:

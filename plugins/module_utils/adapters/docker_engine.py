@@ -59,6 +59,11 @@ class Engine:
         found = (self.container(entry["Id"]) for entry in listed)
         return [container for container in found if container is not None]
 
+    def all(self) -> list[dict[str, Any]]:
+        """Every container of the host, running or not."""
+        found = (self.container(entry["Id"]) for entry in self._call(lambda: self._client.containers(all=True)))
+        return [container for container in found if container is not None]
+
     def container(self, name: str) -> Optional[dict[str, Any]]:
         """By name or id; None when there is none."""
         answer: Optional[dict[str, Any]] = self._call(lambda: self._client.inspect_container(name))
@@ -153,6 +158,19 @@ class Engine:
             return None
         except (DockerException, RequestException) as error:
             raise EngineError(_told(error)) from error
+
+
+class NoEngine:
+    """A host without a container engine has no container and no image. For a look at what a run would do there."""
+
+    def ours(self) -> list[dict[str, Any]]:
+        return []
+
+    def container(self, name: str) -> None:
+        return None
+
+    def image(self, reference: str) -> None:
+        return None
 
 
 def _told(error: Exception) -> str:

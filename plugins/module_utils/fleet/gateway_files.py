@@ -142,7 +142,7 @@ def render(
     if config["model_list"]:
         config["model_list"][0]["model_info"]["modelfleet_config"] = mark
 
-    service = _service(gateway.image.reference, gateway.port, listen, settings, directory)
+    service = base_service(gateway.image.reference, gateway.port, listen, settings, directory)
     service = compose.merge(service, gateway.compose)
     digest = hashlib.sha256(_json([service, environment])).hexdigest()
     service["labels"] = {
@@ -242,7 +242,7 @@ def _asked(plan: RoutePlan, blocked: frozenset[str]) -> Iterable[Asked]:
             yield Asked(each.stack.served_model_name, each.path, asks, ())
 
 
-def _service(image: str, port: int, listen: str, settings: GatewaySettings, directory: str) -> dict[str, Any]:
+def base_service(image: str, port: int, listen: str, settings: GatewaySettings, directory: str) -> dict[str, Any]:
     ready = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{PORT}/health/readiness', timeout=4)"
     return {
         "image": image,
