@@ -147,7 +147,6 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import 
     drift,
     receipt,
     rollout_report,
-    rollout_steps,
 )
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import LABEL_STACK, RenderedStack
 
@@ -160,8 +159,8 @@ def compared(stacks, looked):
         "changed": looked.changed,
         "stacks": {
             name: {
-                "changed": rollout_steps.step(differences) != rollout_steps.NOTHING,
-                "step": rollout_steps.step(differences),
+                "changed": drift.step(differences) != drift.NOTHING,
+                "step": drift.step(differences),
                 "differences": [difference.as_dict() for difference in differences],
             }
             for name, differences in found.items()

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..fleet import drift, rollout_steps
+from ..fleet import drift
 from ..fleet.drift import Difference, Endpoint, LiveStack
 from ..fleet.receipt import KV_TOKENS
 from ..fleet.rendered import LABEL_STACK, RenderedStack
@@ -60,12 +60,12 @@ class Looked:
     extra_containers: Mapping[str, Mapping[str, Any]]
 
     def step(self, stack: str) -> str:
-        return rollout_steps.step(self.differences[stack])
+        return drift.step(self.differences[stack])
 
     @property
     def changed(self) -> bool:
         everything = [*self.extra, *(one for found in self.differences.values() for one in found)]
-        return rollout_steps.step(everything) != rollout_steps.NOTHING
+        return drift.step(everything) != drift.NOTHING
 
 
 def look(stacks: Sequence[RenderedStack], orders: Orders, view: View) -> Looked:

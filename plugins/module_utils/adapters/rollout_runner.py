@@ -253,7 +253,7 @@ class Rollout:
             while len(ended) < len(waits):
                 for name in rollout_steps.startable(waits, ended, begun):
                     begun.add(name)
-                    if looked.step(name) == rollout_steps.NOTHING:
+                    if looked.step(name) == drift.NOTHING:
                         ended.add(name)
                     else:
                         threading.Thread(target=work, args=(name,), daemon=True).start()

@@ -41,6 +41,7 @@ RECREATE = "recreate"
 CREATE = "create"
 REMOVE = "remove"
 ACTIONS = (REPORT, WRITE, ADOPT, ASK, WAIT, START, RECREATE, CREATE, REMOVE)
+NOTHING = "nothing"
 
 NOT_SHOWN = "(not shown)"
 ABSENT = "(none)"
@@ -58,6 +59,12 @@ class Difference:
 
     def as_dict(self) -> dict[str, str]:
         return asdict(self)
+
+
+def step(differences: Iterable[Difference]) -> str:
+    """The weightiest action of a stack's differences is what the stack needs; NOTHING when there is none."""
+    actions = [difference.action for difference in differences if difference.action != REPORT]
+    return max(actions, key=ACTIONS.index) if actions else NOTHING
 
 
 @dataclass(frozen=True)

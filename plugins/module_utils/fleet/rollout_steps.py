@@ -6,24 +6,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Collection, Iterable, Mapping, Optional, Sequence
+from typing import Collection, Mapping, Optional, Sequence
 
 from . import budget
 from .budget import Holder
-from .drift import ACTIONS, CREATE, RECREATE, REPORT, START, Difference
+from .drift import CREATE, RECREATE, START
 from .errors import nearest
 from .gpus import MIB, Card
 from .rendered import RenderedStack
 
-NOTHING = "nothing"
 STARTS = (START, RECREATE, CREATE)  # steps after which an engine loads
 STILL_MIB = 64  # free memory that moves less than this stands still
-
-
-def step(differences: Iterable[Difference]) -> str:
-    """The weightiest action of a stack's differences is what the stack needs; NOTHING when there is none."""
-    actions = [difference.action for difference in differences if difference.action != REPORT]
-    return max(actions, key=ACTIONS.index) if actions else NOTHING
 
 
 def waits_for(stacks: Sequence[RenderedStack]) -> dict[str, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import pulling, rollout_steps
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import drift, pulling, rollout_steps
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.budget import Holder
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift import ACTIONS, REPORT, Difference
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gpus import Card, Process
@@ -28,11 +28,11 @@ def stack(name: str, position: int, *gpus: int, **more: Any) -> RenderedStack:
 def test_the_weightiest_action_is_the_step(first: str, second: str) -> None:
     differences = [Difference("s", item, "", "", action) for item, action in (("a", first), ("b", second))]
     expected = max(first, second, key=ACTIONS.index)
-    assert rollout_steps.step(differences) == (rollout_steps.NOTHING if expected == REPORT else expected)
+    assert drift.step(differences) == (drift.NOTHING if expected == REPORT else expected)
 
 
 def test_nothing_differs() -> None:
-    assert rollout_steps.step([]) == rollout_steps.NOTHING
+    assert drift.step([]) == drift.NOTHING
 
 
 @pytest.mark.parametrize(
