@@ -111,7 +111,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         display.display("\n".join([*lines, ""]), stderr=True)
         result: dict[str, Any] = {
             "changed": False,
-            "inventory": {name: value for name, value in variables.items() if value},
+            "inventory": {name: value for name, value in variables.items() if adopt_view.said(done, name)},
             "yaml": text,
             "findings": [plan_view.finding_json(finding) for finding in done.findings],
             "plan_findings": [plan_view.finding_json(finding) for finding in planned],

@@ -10,7 +10,7 @@ import re
 from typing import Any, Collection, Mapping, Optional
 
 from . import compose, gateway_files, routes, secrecy
-from .adoption import KEPT, REPLACED, Adopted, Candidate
+from .adoption import KEPT, REPLACED, Adopted, Candidate, config_inside
 from .compose_reader import Source
 
 ENVIRONMENT = "os.environ/"
@@ -267,6 +267,7 @@ class _Gateway:
             if name in self.read or base["environment"].get(name) == value:
                 continue
             if name in self.candidate.hidden or secrecy.is_secret(name, value or ""):
+                self.done.withheld.add(value or "")
                 problem = f"the variable {name} is a secret that no setting of the inventory takes."
                 self._note("not_expressed", service.place("environment", name), problem, "Look whether it is needed.")
             elif value is not None:
@@ -278,7 +279,7 @@ class _Gateway:
                 over[key] = definition[key]
         for volume in definition.get("volumes") or ():
             target = str(volume["target"])
-            if target == gateway_files.CONFIG_FOLDER or (self.source and str(volume.get("source")) in self.source.path):
+            if target in (gateway_files.CONFIG_FOLDER, config_inside(definition)):
                 continue
             remedy = "Write it under compose: of fleet_gateway if LiteLLM needs it."
             self._note("not_expressed", service.place("volumes"), f"{target} is mounted.", remedy)

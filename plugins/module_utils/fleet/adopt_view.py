@@ -28,11 +28,16 @@ SHOWN = 60  # characters of a value in the comparison
 
 def inventory(done: Adopted, origin: str) -> str:
     """The variables as YAML for a file of host_vars."""
-    variables = {name: done.variables[name] for name in ORDER if done.variables.get(name)}
+    variables = {name: done.variables[name] for name in ORDER if said(done, name)}
     header = [f"{MARK} {origin}."]
     if done.secrets:
         header.append("Its vault_… variables hold secrets: define them with `ansible-vault`, beside this file.")
-    return secrecy.scrubbed(yaml_text.dump(variables, header), done.secrets)
+    return secrecy.scrubbed(yaml_text.dump(variables, header), done.values_to_hide)
+
+
+def said(done: Adopted, name: str) -> bool:
+    """An empty list of cards says that there is none; anything else that is empty says nothing."""
+    return bool(done.variables.get(name)) or (name == "fleet_gpus" and name in done.variables)
 
 
 def notes(done: Adopted) -> list[str]:
@@ -51,7 +56,7 @@ def notes(done: Adopted) -> list[str]:
         for name in done.secrets:
             unknown = "" if done.secrets[name] else " (nobody set it there)"
             lines.append(f"  {name}: {done.secret_places.get(name, '')}{unknown}")
-    return [secrecy.scrubbed(line, done.secrets) for line in lines]
+    return [secrecy.scrubbed(line, done.values_to_hide) for line in lines]
 
 
 def planned(findings: Sequence[Finding]) -> list[str]:

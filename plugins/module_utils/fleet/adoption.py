@@ -47,6 +47,8 @@ REPLACED = {
     "pull_policy": "the digest is pulled before anything is stopped",
     "container_name": "",
     "labels": "",
+    "expose": "",
+    "build": "",
 }
 # Keys of a service that go into the stack's `compose` as they are.
 KEPT = (
@@ -111,12 +113,16 @@ class Adopted:
     secrets: dict[str, str] = field(default_factory=dict)  # vault variable -> value; empty: nobody knows it here
     secret_places: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-    containers: dict[str, str] = field(default_factory=dict)  # stack -> container as it runs now
+    withheld: set[str] = field(default_factory=set)  # values that nobody may see and that no variable stands for
 
     def note(self, code: str, place: str, problem: str, remedy: str = "", stack: Optional[str] = None) -> None:
         finding = Finding(code, place, problem, remedy, WARNING, stack=stack)
-        if finding not in self.findings:
+        if all((one.code, one.place, one.problem) != (code, place, problem) for one in self.findings):
             self.findings.append(finding)
+
+    @property
+    def values_to_hide(self) -> set[str]:
+        return {*self.secrets.values(), *self.withheld}
 
     def filled(self) -> dict[str, Any]:
         """The variables with the secrets in them and every placeholder out: to plan and to compare, never to show."""
@@ -172,7 +178,8 @@ class _Adopter:
         variables["fleet_models"] = self.models
         if self.stacks:
             variables.update(settings)
-            variables["fleet_gpus"] = self._cards()
+            if self.cards is not None or all("gpus" in stack for stack in self.stacks):
+                variables["fleet_gpus"] = self._cards()
             variables["fleet_stacks"] = self.stacks
         return self.done
 
@@ -204,6 +211,9 @@ class _Adopter:
             self._note(
                 candidate, "to_decide", ("command",), f"{candidate.service.name} does not name its model.", remedy
             )
+        if not re.fullmatch(r"[^\s,\"']+", served):
+            problem = f"it is served as {served!r}, which is no name for a model of the inventory."
+            self._note(candidate, "to_decide", ("command",), problem, "Choose one without spaces, commas and quotes.")
         source = self._on_host(candidate, source)
         name = self._stack_name(candidate)
         stack: dict[str, Any] = {"name": name, "model": served}
@@ -213,10 +223,8 @@ class _Adopter:
             self.used_gpus |= set(gpus)
         self._port(candidate, args, stack)
         container = str(definition.get("container_name") or "")
-        if container:
-            self.done.containers[name] = container
-            if container != f"vllm-{name}":
-                stack["container"] = container
+        if container not in ("", f"vllm-{name}"):
+            stack["container"] = container
         if "gpu_memory_utilization" in args:
             stack["gpu_memory_utilization"] = args.pop("gpu_memory_utilization")
         if "kv_cache_memory_bytes" in args:
@@ -614,9 +622,9 @@ class _Adopter:
         definition = candidate.definition
         base = self._rendered(candidate, stack, model, image, args, environment)
         over: dict[str, Any] = {}
-        for key in KEPT:
-            if key in definition and definition[key] not in (None, False, [], {}, base.get(key)):
-                over[key] = definition[key]
+        for key, value in definition.items():
+            if key in KEPT and value not in (None, False, [], {}, base.get(key)):
+                over[key] = value
         if _is_user_default(over):
             over.pop("network_mode")
         if "runtime" in over and over["runtime"] in (base.get("runtime"), "runc"):
@@ -643,6 +651,7 @@ class _Adopter:
         labels = {}
         for name, value in (definition.get("labels") or {}).items():
             if secrecy.is_secret(name, value):
+                self.done.withheld.add(value)
                 self._note(
                     candidate, "not_expressed", ("labels",), f"the label {name} may hold a secret.", "Look at it."
                 )
@@ -690,7 +699,7 @@ class _Adopter:
             else:
                 source, target = volume["source"], volume["target"]
             ours[target] = source
-        config = candidate.config and _config_path(candidate.definition)
+        config = candidate.config and config_inside(candidate.definition)
         out = []
         for volume in candidate.definition.get("volumes") or ():
             source, target = str(volume.get("source", "")), str(volume["target"])
@@ -766,6 +775,7 @@ class _Adopter:
 def of_service(service: Service, project: Project) -> Candidate:
     """A service of a Compose file, of which nothing runs that could be asked."""
     repository, tag, digest = reference(str(service.definition.get("image") or ""))
+    stack = str((service.definition.get("labels") or {}).get(LABEL_STACK, ""))
     return Candidate(
         service=service,
         kind=kind_of(service.definition),
@@ -776,7 +786,8 @@ def of_service(service: Service, project: Project) -> Candidate:
         tag=tag,
         digest=digest,
         engine=version_of(tag),
-        stack=str((service.definition.get("labels") or {}).get(LABEL_STACK, "")),
+        stack=stack,
+        hidden=frozenset(at[1] for at, place in service.places.items() if stack and len(at) == 2 and _is_dotenv(place)),
     )
 
 
@@ -854,7 +865,7 @@ def version_of(tag: str) -> str:
 
 def config_path(definition: Mapping[str, Any]) -> str:
     """What ``--config`` names, as a path on the host; empty when there is none, or it is not mounted."""
-    inside = _config_path(definition)
+    inside = config_inside(definition)
     if not inside:
         return ""
     for volume in sorted(definition.get("volumes") or (), key=lambda one: -len(str(one["target"]))):
@@ -864,7 +875,8 @@ def config_path(definition: Mapping[str, Any]) -> str:
     return ""
 
 
-def _config_path(definition: Mapping[str, Any]) -> str:
+def config_inside(definition: Mapping[str, Any]) -> str:
+    """What ``--config`` names, as the container sees it."""
     words = [str(word) for word in [*(definition.get("entrypoint") or ()), *(definition.get("command") or ())]]
     for index, word in enumerate(words):
         if word.startswith("--config="):
@@ -886,6 +898,10 @@ def _is_cdi(request: Mapping[str, Any]) -> bool:
 
 def _names_vllm(words: Sequence[str]) -> bool:
     return any(posixpath.basename(str(word)) == "vllm" or word in vllm_command.MODULES for word in words)
+
+
+def _is_dotenv(place: str) -> bool:
+    return posixpath.basename(place) == ".env"
 
 
 def _everywhere_twin(port: Mapping[str, Any], ours: Sequence[Mapping[str, Any]]) -> bool:

@@ -198,7 +198,10 @@ class _Reader:
                 return shlex.split(value)
             except ValueError as error:
                 self._refuse(self.source.place(*at), f"{at[-1]}: {str(error).lower()}")
-        return [text_of(word) for word in value]
+        for index, word in enumerate(value):
+            if not isinstance(word, str):
+                self._refuse(self.source.place(*at, index), f"{at[-1]}: {text_of(word)} must be in quotes, as a text")
+        return list(value)
 
     def _environment(
         self, raw: Mapping[str, Any], at: Path, places: dict[tuple[str, ...], str]

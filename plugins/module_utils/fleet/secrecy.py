@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 # Words between underscores. Rather one variable too many in the vault than one key on a screen.
 WORDS = frozenset(
@@ -128,9 +128,9 @@ def filled(value: Any, secrets: Mapping[str, str]) -> Any:
     return value
 
 
-def scrubbed(text: str, secrets: Mapping[str, str]) -> str:
+def scrubbed(text: str, values: Iterable[str]) -> str:
     """The last gate before a screen or a file: no known value passes."""
-    for value in sorted(set(secrets.values()), key=len, reverse=True):
+    for value in sorted(set(values), key=len, reverse=True):
         if len(value) >= SHORTEST:
             text = text.replace(value, HIDDEN)
     return text
