@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,16 @@ def test_the_page_of_known_failures_is_up_to_date() -> None:
         [sys.executable, ROOT / "tools" / "diagnosis_doc.py", "--check"], capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_anyone_can_paste_a_log_into_the_line_of_the_documentation(tmp_path: Path) -> None:
+    """With the inventory of ansible.cfg, which is the lab's, whether that is up or not."""
+    (tmp_path / "x.log").write_text(KV)
+    expression = "msg={{ lookup('file', log) | modelfleet.inference.diagnose }}"
+    ansible = Path(sys.executable).with_name("ansible")
+    done = subprocess.run(
+        [ansible, "localhost", "-m", "debug", "-a", expression, "-e", f"log={tmp_path}/x.log"],
+        cwd=ROOT, env={**os.environ, "LAB_NAME": "no-such-lab"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "code: kv_cache_no_memory" in done.stdout
