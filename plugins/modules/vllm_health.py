@@ -64,19 +64,12 @@ options:
     default: 1
 extends_documentation_fragment:
   - modelfleet.inference.attributes
+  - modelfleet.inference.attributes.info
 attributes:
   check_mode:
     support: full
     details:
       - Looks once and does not wait. An endpoint that is not ready yet is no failure then.
-  diff_mode:
-    support: N/A
-    details:
-      - Only looks, so there is no before and after.
-  idempotent:
-    support: full
-    details:
-      - Never reports a change.
 seealso:
   - module: modelfleet.inference.vllm_smoke
   - plugin: modelfleet.inference.diagnose

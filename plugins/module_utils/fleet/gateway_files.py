@@ -17,7 +17,7 @@ from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from . import compose, drift, routes, yaml_text
 from .drift import Difference, LiveFile
-from .rendered import LABEL_HASH
+from .rendered import LABEL_HASH, RenderedFile
 from .routes import RoutePlan
 
 PROJECT = "litellm"
@@ -50,13 +50,6 @@ class GatewaySettings:
     drain_seconds: int = 600  # how long a stream may go on after its worker was told to leave
     restart: str = "unless-stopped"
     timeout: int = 300  # seconds until a start or a reload must be through
-
-
-@dataclass(frozen=True)
-class GatewayFile:
-    content: str
-    mode: str = "0644"
-    secret: bool = False  # its content must not appear in a diff, a log or a report
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,7 @@ class RenderedGateway:
     url: str  # as seen from the host itself
     user: str
     timeout: int
-    files: Mapping[str, GatewayFile]
+    files: Mapping[str, RenderedFile]
     service_definition: Mapping[str, Any]
     hash: str  # of what the container is
     config_mark: str  # what /model/info says when the configuration is the one that was read
@@ -118,7 +111,7 @@ class RenderedGateway:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RenderedGateway:
         values = dict(data)
-        values["files"] = {name: GatewayFile(**file) for name, file in values["files"].items()}
+        values["files"] = {name: RenderedFile(**file) for name, file in values["files"].items()}
         values["routes"] = tuple(Route(**route) for route in values["routes"])
         values["asked"] = tuple(Asked(**{**asked, "route_ids": tuple(asked["route_ids"])}) for asked in values["asked"])
         for name in ("smallest_context", "replaced_on_overflow", "clients", "secrets"):
@@ -157,24 +150,24 @@ def render(
     ]
     comments = "".join(f"# {line}\n" for line in header)
     files = {
-        "compose.yaml": GatewayFile(
+        "compose.yaml": RenderedFile(
             yaml_text.dump({"name": PROJECT, "services": {PROJECT: compose.escaped(service)}}, header)
         ),
-        ".env": GatewayFile(
+        ".env": RenderedFile(
             comments + "".join(f"{name}={compose.env_quoted(value)}\n" for name, value in sorted(environment.items())),
             "0600",
             secret=True,
         ),
-        "config/config.yaml": GatewayFile(yaml_text.dump(config, header)),
+        "config/config.yaml": RenderedFile(yaml_text.dump(config, header)),
     }
     if credentials:
-        files["config/secrets.yaml"] = GatewayFile(
+        files["config/secrets.yaml"] = RenderedFile(
             yaml_text.dump({"credential_list": credentials}, header), "0640", secret=True
         )
     if not gateway.database_url:
-        files["config/client_keys.py"] = GatewayFile(client_keys_module)
+        files["config/client_keys.py"] = RenderedFile(client_keys_module)
         keys = json.dumps(routes.client_keys(plan), indent=2, sort_keys=True) + "\n"
-        files["config/keys.json"] = GatewayFile(keys, "0640", secret=True)
+        files["config/keys.json"] = RenderedFile(keys, "0640", secret=True)
 
     secrets = {*environment.values(), *(client.key for client in gateway.keys)}
     secrets |= {each["credential_values"]["api_key"] for each in credentials}
