@@ -76,11 +76,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 near = nearest(each, planned.ids)
                 known = f"Did you mean {near!r}?" if near else f"Known are: {', '.join(planned.ids)}."
                 raise ValueError(f"blocked: {each!r} is no route. {known}")
-        named = gateway.aliases
-        stand_in = {named.get(model, model): others for model, others in gateway.fallbacks.items()}
         warnings = [
             f"{model} has no replica left while {', '.join(blocked)} is blocked: "
-            + (f"{', '.join(stand_in[model])} takes over." if model in stand_in else "clients get 403.")
+            + (
+                f"{', '.join(others)} takes over."
+                if (others := routes.stand_ins(planned, model))
+                else "clients get 403."
+            )
             for model, left in routes.unblocked_replicas(planned, blocked).items()
             if not left
         ]

@@ -12,18 +12,21 @@ import time
 import uuid
 from typing import Any, Iterator
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.adapters import asker
 from ..module_utils.fleet import compose, drift
 from ..module_utils.fleet.errors import FleetError
-from ..plugin_utils import host_stacks, screen
+from ..module_utils.fleet.rollout_steps import BACK, BLOCKED, HANDOVER, LEFT
+from ..plugin_utils import delegation, handover, host_stacks, screen
 
 display = Display()
 
 MODULE = "modelfleet.inference.rollout"
+GATEWAY = "modelfleet.inference.litellm_gateway"
+GATEWAY_SECONDS = 1800  # more than all gateways of a fleet take to reload
 POLL_SECONDS = 0.6
 STATUS_SECONDS = 15.0  # a whole module execution; only to notice a job that died without a last word
 LIMIT_SECONDS = 24 * 3600  # the job bounds itself; this is for a host that stands still
@@ -75,6 +78,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._read_pictures(arguments["stacks"], looked["stacks"])
         except (FleetError, ValueError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
+        self._take_over(host, arguments, looked["stacks"], task_vars)
         result = self._follow(host, arguments, task_vars)
         if self._task.diff:
             result["diff"] = looked["diff"]
@@ -90,6 +94,54 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             for check in stack["asks"].get("checks") or ():
                 if check.get("image"):
                     check["image"] = asker.read_picture(check["image"])
+
+    def _take_over(self, host: str, arguments: dict[str, Any], compared: dict[str, Any], task_vars: Any) -> None:
+        """Prepare for telling the gateways which stacks are away, where any routes to one that is to be replaced."""
+        self._handover: Any = None
+        self._waiting: list[str] = []
+        gateways, gpu_hosts = arguments.get("gateways"), arguments.get("gpu_hosts") or [host]
+        steps = {name: one.get("step") for name, one in compared.items()}
+        if not gateways or not int(arguments.get("drain", 1)) or drift.RECREATE not in steps.values():
+            return
+
+        def block(gateway: str, blocked: list[str]) -> None:
+            wanted = {"host": gateway, "gpu_hosts": gpu_hosts, "gateways": gateways, "blocked": blocked}
+            try:
+                result = delegation.run(self, gateway, GATEWAY, {**wanted, "replace": False, "ask": False}, task_vars)
+            except AnsibleError as error:  # unreachable, say
+                result = {"failed": True, "msg": str(error)}
+            if result.get("failed"):
+                display.warning(f"{gateway}: its routes to what is being replaced stay as they are: {result['msg']}")
+
+        self._handover = handover.Handover(host, gpu_hosts, gateways, task_vars, block)
+        arguments["routed"] = self._handover.routed([name for name, step in steps.items() if step == drift.RECREATE])
+        self._handover.absent([name for name, step in steps.items() if step in (drift.CREATE, drift.START)])
+
+    def _serve_handover(self, host: str, answers: str, entry: dict[str, Any] | None) -> None:
+        """Act on an entry of the progress file, or on stacks that have waited since."""
+        if self._handover is None:
+            return
+        if entry is not None and entry["phase"] == BACK:
+            if self._handover.back(entry["stack"]):
+                self._settle(answers)
+        elif entry is not None and entry["phase"] == HANDOVER:
+            self._waiting.append(entry["stack"])
+        for stack in list(self._waiting):
+            decision, text = self._handover.decide(stack)
+            if text and (entry is not None or decision != handover.WAIT):
+                display.display(f"{host} {stack}: {text}", stderr=True)
+            if decision == handover.WAIT:
+                continue
+            self._waiting.remove(stack)
+            if decision == handover.BLOCK:
+                self._settle(answers)
+            answer = BLOCKED if decision == handover.BLOCK else LEFT
+            self._low_level_execute_command(f"echo {shlex.quote(f'{stack} {answer}')} >> {shlex.quote(answers)}")
+
+    def _settle(self, answers: str) -> None:
+        # While gateways reload we do not look; the job must not take that for our end.
+        self._low_level_execute_command(f"touch -d '+{GATEWAY_SECONDS} seconds' {shlex.quote(answers)}")
+        self._handover.settle()
 
     def _module(self, name: str, arguments: dict[str, Any], task_vars: Any, **how: Any) -> dict[str, Any]:
         result: dict[str, Any] = self._execute_module(name, arguments, task_vars=task_vars, **how)
@@ -109,27 +161,32 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if "ansible_job_id" not in job:
             return job
         status = {"jid": job["ansible_job_id"], "_async_dir": os.path.dirname(job["results_file"])}
+        answers = f"{progress}.answers"
         for entry in self._entries(progress, lambda: self._status(status, task_vars).get("finished")):
-            name = f"{host} {entry['stack']}".rstrip()
-            # Standard error: standard output belongs to the callback, which may print JSON there.
-            display.display(f"{name}: {entry['text']}", stderr=True)
+            if entry is not None:
+                name = f"{host} {entry['stack']}".rstrip()
+                # Standard error: standard output belongs to the callback, which may print JSON there.
+                display.display(f"{name}: {entry['text']}", stderr=True)
+            self._serve_handover(host, answers, entry)
         result = self._status(status, task_vars)
         while not result.get("finished"):  # its last line comes before its result
             time.sleep(POLL_SECONDS)
             result = self._status(status, task_vars)
-        self._low_level_execute_command(f"rm -f {shlex.quote(progress)} {shlex.quote(job['results_file'])}")
+        done = " ".join(shlex.quote(path) for path in (progress, answers, job["results_file"]))
+        self._low_level_execute_command(f"rm -f {done}")
         for name in ("invocation", "exception", "ansible_job_id", "started", "finished", "results_file"):
             result.pop(name, None)
         return result
 
-    def _entries(self, path: str, ended: Any) -> Iterator[dict[str, Any]]:
-        """Lines of the progress file as they come, until the last one says so or the job is gone."""
+    def _entries(self, path: str, ended: Any) -> Iterator[dict[str, Any] | None]:
+        """Lines of the progress file as they come, and None after each look, until it ends or the job is gone."""
         seen = 0
         asked = alive = time.monotonic()
         while True:
             try:
                 # By lines, not bytes: with a terminal between, each line ends with a carriage return more.
-                new = self._low_level_execute_command(f"tail -n +{seen + 1} {shlex.quote(path)} 2>/dev/null")["stdout"]
+                look = f"touch -c {shlex.quote(path)}.answers; tail -n +{seen + 1} {shlex.quote(path)} 2>/dev/null"
+                new = self._low_level_execute_command(look)["stdout"]
                 alive = time.monotonic()
             except AnsibleConnectionFailure:
                 # The host works on without us; a connection that comes back finds it where it is.
@@ -143,6 +200,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if entry["phase"] == ENDED:
                     return
                 yield entry
+            yield None
             if time.monotonic() - asked > STATUS_SECONDS:
                 asked = time.monotonic()
                 if ended():

@@ -65,6 +65,29 @@ options:
         container of the stack's own image, when the file system has room for them. Only for models of the hub.
     type: bool
     default: false
+  gateways:
+    description:
+      - Hosts with a gateway. Before a running engine stops, those that route to it are told to send it no more
+        requests, and it finishes those it has. When it answers again, they use it again. Without any, nothing waits.
+      - A model without another replica and without a fallback is not blocked, since nobody could answer instead. A
+        warning says so.
+    type: list
+    elements: str
+    default: []
+  gpu_hosts:
+    description: Hosts with stacks, for the routes of O(gateways).
+    type: list
+    elements: str
+    default: []
+  drain:
+    description: Seconds that an engine may take to finish its requests before it stops. 0 leaves the gateways alone.
+    type: int
+    default: 300
+  routed:
+    description: Stacks that gateways route to. The action plugin gives them.
+    type: list
+    elements: str
+    default: []
   host:
     description: Name of the host in the inventory; only used in messages.
     type: str
@@ -195,6 +218,8 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.roll
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import rollout_report
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
 
+LOST_SECONDS = 60  # whoever follows looks more than once a second
+
 
 class Progress:
     """JSON lines for whoever follows; nothing where nobody does."""
@@ -204,10 +229,23 @@ class Progress:
         if path:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             # Whoever followed the others removes them, unless it was interrupted.
-            for old in glob.glob(os.path.join(os.path.dirname(path), "progress-*.jsonl")):
+            for old in glob.glob(os.path.join(os.path.dirname(path), "progress-*")):
                 if os.path.getmtime(old) < time.time() - 86400:
                     os.unlink(old)
             self.stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w")
+            self.answers = path + ".answers"
+            open(self.answers, "w").close()
+
+    def answer(self, stack):
+        """What whoever follows has answered about this stack; None where nobody follows any more.
+
+        It touches the file whenever it looks, and gives it a time to come before it is busy for longer.
+        """
+        if not self.stream or os.path.getmtime(self.answers) + LOST_SECONDS < time.time():
+            return None
+        with open(self.answers) as stream:
+            said = dict(line.split(None, 1) for line in stream if line.endswith("\n"))
+        return said.get(stack, "").strip()
 
     def __call__(self, stack, phase, text):
         if self.stream:
@@ -248,6 +286,10 @@ def main():
             "retries": {"type": "int", "default": 1},
             "max_restarts": {"type": "int", "default": 0},
             "prefetch": {"type": "bool", "default": False},
+            "gateways": {"type": "list", "elements": "str", "default": []},
+            "gpu_hosts": {"type": "list", "elements": "str", "default": []},
+            "drain": {"type": "int", "default": 300},
+            "routed": {"type": "list", "elements": "str", "default": []},
             "host": {"type": "str", "default": "this host"},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
             "progress": {"type": "path"},
@@ -266,6 +308,8 @@ def main():
         retries=wanted["retries"],
         max_restarts=wanted["max_restarts"],
         prefetch=wanted["prefetch"],
+        routed=tuple(wanted["routed"]),
+        drain_seconds=wanted["drain"],
         host=wanted["host"],
     )
     report = Progress(wanted["progress"])
@@ -278,6 +322,7 @@ def main():
             memory=lambda processes: nvidia_smi.memory(processes=processes),
             ask=asker.ask,
             report=report,
+            released=report.answer,
             seed=lambda: random.SystemRandom().getrandbits(32),
         )
         result = rolled_out(wanted["host"], Rollout(stacks, orders, world).run())

@@ -24,7 +24,7 @@ from ..fleet import drift, gateway_files
 from ..fleet.drift import Difference, LiveFile
 from ..fleet.gateway_files import Asked, LiveGateway, RenderedGateway, Told
 from ..fleet.verdict import conclude
-from . import asker, compose_cli, files
+from . import asker, compose_cli, draining, files
 from .docker_engine import Engine, EngineError
 from .http import Fetch, HttpAnswer
 
@@ -33,7 +33,6 @@ ASKED_AT_ONCE = 8  # idle workers are woken one after another only when they are
 POLL_SECONDS = 1.0
 WRONG_KEY = "sk-modelfleet-nobody-has-this-key"
 NO_MODEL = "modelfleet-no-such-model"
-RUNNING = re.compile(rb"^vllm:num_requests_(?:running|waiting)\{[^}]*\} ([0-9.e+]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -391,18 +390,9 @@ class GatewayRollout:
 
     def _drain(self) -> list[str]:
         """Wait until the engines of blocked routes have no request left; a warning for each that still has some."""
-        deadline = self.world.clock() + self.orders.drain_seconds
-        busy = list(self.orders.drained)
-        while busy and self.world.clock() < deadline:
-            busy = [url for url in busy if not _idle(self.world.fetch("GET", f"{url}/metrics", timeout=HTTP_SECONDS))]
-            if busy:
-                self.world.sleep(POLL_SECONDS)
-        return [f"{url} still has requests after {self.orders.drain_seconds} s." for url in busy]
-
-
-def _idle(answer: HttpAnswer) -> bool:
-    """Whether an engine has nothing to do; one that does not answer has nothing either."""
-    return answer.status != 200 or sum(float(number) for number in RUNNING.findall(answer.body)) == 0
+        world, limit = self.world, self.orders.drain_seconds
+        busy = draining.until_idle(self.orders.drained, limit, world.fetch, world.clock, world.sleep)
+        return [f"{url} still has requests after {limit} s." for url in busy]
 
 
 def _said(differences: Sequence[Difference]) -> str:

@@ -48,6 +48,8 @@ class Orders:
     max_restarts: int = 0
     host: str = ""  # only for messages
     prefetch: bool = False  # weights too are here before the first container stops
+    routed: tuple[str, ...] = ()  # stacks that gateways send requests to, and that are handed over before they stop
+    drain_seconds: int = 0  # how long such a stack may take to finish the requests it has
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ..fleet.gpus import Card
 from ..fleet.rendered import LABEL_HASH, LABEL_STACK, RenderedStack
 from ..fleet.units import unit_name
 from ..fleet.verdict import conclude
-from . import compose_cli, files
+from . import compose_cli, draining, files
 from . import weights as hub
 from .docker_engine import EngineError
 from .live import Looked, Orders, View, endpoint, look, runs
@@ -40,6 +40,7 @@ STILL_SECONDS = 1.0
 STILL_LIMIT_SECONDS = 15.0
 GPU_LOCKS = "/run/modelfleet"
 HOST = ""  # in reports: not one stack, the host
+HANDOVER_SECONDS = 3600.0  # another host's replica of the same model may have to come back first
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class World(View):
     sleep: Callable[[float], None] = time.sleep
     compose: Any = compose_cli
     fetch_weights: Callable[..., dict[str, Any]] = hub.fetch
+    # What the controller has answered about a stack that is to go: an empty text for nothing yet, None when it is gone.
+    released: Callable[[str], Optional[str]] = lambda stack: None
     gpu_locks: str = GPU_LOCKS
 
 
@@ -112,6 +115,7 @@ class Rollout:
         self.stacks = {stack.name: stack for stack in sorted(stacks, key=lambda stack: stack.position)}
         self.orders = orders
         self.world = world
+        self.handed: set[str] = set()  # stacks that gateways were asked not to use
 
     def run(self) -> dict[str, Outcome]:
         """Do what differs; an outcome for each stack, and for each container that no stack knows."""
@@ -227,9 +231,32 @@ class Rollout:
             if moves and runs(container) and container is not None and name not in barred:
                 before = ", ".join(drift.gpus_of(container)) or "none"
                 now = ", ".join(str(gpu) for gpu in stack.gpus) or "none"
+                self.hand_over(name)
                 self.world.report(name, "stopping", f"stopping: moves from GPU {before} to GPU {now}")
                 self.world.units.stop(name)
                 self.world.engine.stop(container["Id"])
+
+    def hand_over(self, name: str) -> None:
+        """Before a running engine stops: nobody new is sent to it, and it finishes what it has. Both are bounded."""
+        world, stack = self.world, self.stacks[name]
+        if name not in self.orders.routed or name in self.handed or not runs(world.engine.container(stack.container)):
+            return
+        self.handed.add(name)
+        world.report(name, rollout_steps.HANDOVER, "asking the gateways to send it no more requests")
+        deadline = world.clock() + HANDOVER_SECONDS
+        answer: Optional[str] = ""
+        while answer == "" and world.clock() < deadline:
+            world.sleep(POLL_SECONDS)
+            answer = world.released(name)
+        if answer == rollout_steps.LEFT:
+            return  # it gets requests to the end, so it never has none
+        if answer != rollout_steps.BLOCKED:
+            world.report(name, "draining", "[WARNING] nobody has told the gateways: requests may fail while it is away")
+            return
+        world.report(name, "draining", "finishing the requests it has")
+        if draining.until_idle([stack.url], self.orders.drain_seconds, world.fetch, world.clock, world.sleep):
+            limit = self.orders.drain_seconds
+            world.report(name, "draining", f"[WARNING] still has requests after {limit} s: they are cut off")
 
     # --- the chains ------------------------------------------------------------------------------------------------
 
@@ -302,6 +329,7 @@ class _OneStack:
                 outcome.ended = "written"
                 return
             if step in rollout_steps.STARTS:
+                self.rollout.hand_over(self.stack.name)
                 self.world.units.stop(self.stack.name)  # it may hold the lock, waiting for what we replace
             with files.gpu_locks(self.world.gpu_locks, self.stack.gpus):
                 try:
@@ -309,6 +337,8 @@ class _OneStack:
                     outcome.ended = "ready"
                 except StackFailed as failure:
                     self._fail(failure)
+            if outcome.ended in ("ready", "put_back") and self.stack.name in self.orders.routed:
+                self.world.report(self.stack.name, rollout_steps.BACK, "the gateways may use it again")
             if self._followed():
                 self._settle()
         finally:
@@ -441,6 +471,7 @@ class _OneStack:
             if later.position > stack.position and set(later.gpus) & set(stack.gpus) and replaced:
                 container = self.world.engine.container(later.container)
                 if runs(container) and container is not None:
+                    self.rollout.hand_over(later.name)
                     self.world.report(later.name, "stopping", f"stopping early: {stack.name} needs its memory first")
                     self.world.units.stop(later.name)
                     self.world.engine.stop(container["Id"])

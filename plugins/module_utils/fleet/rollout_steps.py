@@ -16,6 +16,9 @@ from .gpus import MIB, Card
 from .rendered import RenderedStack
 
 STARTS = (START, RECREATE, CREATE)  # steps after which an engine loads
+# What the host and the controller say to each other about a running engine that gateways send requests to.
+HANDOVER, BACK = "handover", "back"  # phases: it is about to stop; it answers again
+BLOCKED, LEFT = "blocked", "left"  # the answers: no gateway uses it now; they go on, because nobody else could answer
 STILL_MIB = 64  # free memory that moves less than this stands still
 
 

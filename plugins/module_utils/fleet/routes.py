@@ -524,3 +524,10 @@ def unblocked_replicas(plan: RoutePlan, blocked: Iterable[str]) -> Mapping[str, 
     for deployment in plan.deployments:
         left[deployment.model_name] += deployment.id not in stopped
     return dict(left)
+
+
+def stand_ins(plan: RoutePlan, model_name: str) -> tuple[str, ...]:
+    """Who answers when every replica of this model is away; a fallback may be declared for the model or an alias."""
+    named = plan.gateway.aliases
+    declared = {named.get(model, model): others for model, others in plan.gateway.fallbacks.items()}
+    return tuple(declared.get(model_name, ()))

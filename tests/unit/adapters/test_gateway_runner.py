@@ -244,15 +244,3 @@ def test_a_diff_shows_no_secret(tmp_path: Path) -> None:
     assert "see: qwen-vl" in shown
     assert MASTER_KEY not in shown
     assert "sk-another" not in shown
-
-
-@pytest.mark.parametrize(
-    ("metrics", "idle"),
-    [
-        (b'vllm:num_requests_running{engine="0"} 0.0\nvllm:num_requests_waiting{engine="0"} 0.0\n', True),
-        (b'vllm:num_requests_running{engine="0"} 0.0\nvllm:num_requests_waiting{engine="0"} 2.0\n', False),
-        (b'vllm:num_requests_running{engine="0"} 1.0\n', False),
-    ],
-)
-def test_an_engine_is_idle(metrics: bytes, idle: bool) -> None:
-    assert gateway_runner._idle(HttpAnswer(200, metrics)) is idle
