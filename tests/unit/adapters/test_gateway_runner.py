@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Sequence
 
 import pytest
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import compose_cli, gateway_runner
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import compose_cli
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.gateway_runner import (
     GatewayFailed,
     GatewayRollout,
