@@ -98,15 +98,19 @@ def text_of(path: str) -> str:
         return ""
 
 
-def version(service) -> str:
-    """What the engine says that it is."""
+def version(service, kind: str) -> str:
+    """What the engine or the gateway says that it is."""
+    path, key, default, headers = "/version", "version", "8000", {}
+    if kind == adoption.GATEWAY:
+        path, key, default = "/health/readiness/details", "litellm_version", "4000"
+        headers = {"Authorization": f"Bearer {service.definition['environment'].get('LITELLM_MASTER_KEY', '')}"}
     host_network = service.definition.get("network_mode") == "host"
     ports = [port.get("published") for port in service.definition.get("ports") or ()]
-    for port in [one for one in ports if one] or (["8000"] if host_network else []):
-        answer = http.fetch("GET", f"http://127.0.0.1:{port}/version", timeout=HTTP_SECONDS)
+    for port in [one for one in ports if one] or ([default] if host_network else []):
+        answer = http.fetch("GET", f"http://127.0.0.1:{port}{path}", headers=headers, timeout=HTTP_SECONDS)
         said = answer.json() if answer.status == 200 else None
-        if isinstance(said, dict) and isinstance(said.get("version"), str):
-            return said["version"]
+        if isinstance(said, dict) and isinstance(said.get(key), str):
+            return said[key]
     return ""
 
 
@@ -130,7 +134,7 @@ def seen(engine: Engine, container, service, kind: str, image) -> dict:
         "container": container,
         "image": image,
         "kind": kind,
-        "version": version(service) if kind == adoption.ENGINE else "",
+        "version": version(service, kind),
         "texts": texts,
         "hidden": hidden,
         "asked": asked,

@@ -161,10 +161,11 @@ class _Adopter:
                 self._note(candidate, "left_alone", (), f"{candidate.service.name} ({image}) is no model server.")
         mode, hub = self._common(engines)
         settings: dict[str, Any] = {}
-        if mode and mode != self.settings.gpu_mode:
+        # Said also when the inventory has them already: it may have them from here.
+        if mode and {mode} != {self.settings.gpu_mode, StackSettings.gpu_mode}:
             settings["vllm_stack_gpu_mode"] = mode
             self.settings = replace(self.settings, gpu_mode=mode)
-        if hub and hub != self.settings.hub_cache:
+        if hub and {hub} != {self.settings.hub_cache, StackSettings.hub_cache}:
             settings["vllm_stack_hub_cache"] = hub
             self.settings = replace(self.settings, hub_cache=hub)
         for candidate in engines:
