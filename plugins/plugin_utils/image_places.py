@@ -140,7 +140,8 @@ def _without(entry: Any, key: Any, tag: Any, text: str, path: str, name: str, re
     line, end = tag.start_mark.line + 1, tag.end_mark.index
     refusal = _unwritten(tag) or ("its tag is a block of lines" if tag.style in ("|", ">") else "")
     if entry.flow_style:
-        return Place(path, line, name, repository, "", end, end, ', digest: "', '"', refusal)
+        quote = key.style or ""  # JSON wants its keys in quotes
+        return Place(path, line, name, repository, "", end, end, f', {quote}digest{quote}: "', '"', refusal)
     stop = text.find("\n", end)
     stop = len(text) if stop < 0 else stop + 1
     newline = "\r\n" if text[:stop].endswith("\r\n") else "\n"
