@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -43,15 +44,26 @@ class Run:
         assert found, f"no recap for {host} in:\n{self.output}"
         return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", found.group(1))}
 
+    @property
+    def said(self) -> str:
+        """The output without the line breaks of YAML."""
+        return " ".join(self.output.split())
+
 
 @pytest.fixture(scope="session")
 def playbook() -> Callable[..., Run]:
-    """playbook("site.yml", "--check", "-l", "ana-ml2") in the lab; only a person's own environment goes in."""
+    """playbook("site.yml", "--check", "-l", "ana-ml2") in the lab; only a person's own environment goes in.
 
-    def run(name: str, *arguments: str) -> Run:
+    Keywords are extra variables.
+    """
+
+    def run(name: str, *arguments: str, inventory: str = "inventories/lab", **variables: object) -> Run:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "MOLECULE_"))}
         done = subprocess.run(
-            [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventories/lab", name, *arguments],
+            [
+                *(str(Path(sys.executable).parent / "ansible-playbook"), "-i", inventory, name, *arguments),
+                *(("-e", json.dumps(variables)) if variables else ()),
+            ],
             cwd=ROOT,
             env={**environment, "ANSIBLE_NOCOLOR": "1"},
             check=False,

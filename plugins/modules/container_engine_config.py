@@ -82,7 +82,7 @@ notes:
   elements: str
   sample: ["ana-ml2: waits for a restart of Docker, which would stop what runs: ..."]
 ansible_facts:
-  description: C(modelfleet_engine_restarted) after a restart, so that the models that it stopped are asked again.
+  description: C(modelfleet_engine_restarted) after a restart that stopped containers, so that models are asked again.
   returned: always
   type: dict
   sample: {modelfleet_engine_restarted: true}
@@ -196,6 +196,7 @@ def main():
             apply(module, path, decision.how, before, text)
         if wanted["restart_reason"] and decision.how != "restart" and running:
             engine.want_restart(wanted["restart_reason"])
+    stopped = decision.how == "restart" and info.get("ContainersRunning")
     module.exit_json(
         changed=decision.how != "nothing",
         changes=[change.as_dict() for change in decision.changes],
@@ -203,9 +204,7 @@ def main():
         notes=notes,
         applied_by=decision.how,
         # Only when it is so: the next call of this module in a play knows nothing of the restart before.
-        ansible_facts={"modelfleet_engine_restarted": True}
-        if decision.how == "restart" and not module.check_mode
-        else {},
+        ansible_facts={"modelfleet_engine_restarted": True} if stopped and not module.check_mode else {},
         # Laid out alike, so that only what really changes is shown.
         diff={
             "before_header": path,

@@ -132,7 +132,7 @@ nvidia:
     daemon_config: {runtimes: {nvidia: {path: nvidia-container-runtime, args: []}}}
     stale: false
     generate_cdi: false
-    boot_unit: {path: /etc/systemd/system/modelfleet-gpu-nodes.service, text: "", commands: [], write: false}
+    boot_unit: {path: /etc/systemd/system/gpu-nodes.modelfleet.service, text: "", commands: [], write: false}
     start_persistence: false
     need: {packages: [], repository: null}
 notes:
@@ -221,9 +221,12 @@ def judge_nvidia(wanted, engine, system, host):
         findings += gpus.compare([expected(card) for card in wanted["gpus"]], nvidia.cards, host)
         references = [f"{image.get('repository')}@{image.get('digest')}" for image in wanted["images"].values()]
         findings += host_check.cuda_findings(looker.cuda_requirements(references), nvidia, host)
-    unit = host_check.boot_unit(nvidia.programs)
+    # In check mode nothing is installed between this look and what follows from it.
+    comes = bool(wanted["manage"] and need.packages)
+    programs = (*nvidia.programs, host_check.CTK) if comes else nvidia.programs
+    unit = host_check.boot_unit(programs)
     write_unit = bool(unit) and unit != nvidia.boot_unit
-    generate_cdi = bool(nvidia.toolkit and (nvidia.cdi_missing or nvidia.cdi_stale))
+    generate_cdi = bool((nvidia.toolkit or comes) and (nvidia.cdi_missing or nvidia.cdi_stale))
     return {
         **asdict(nvidia),
         "cards": [card.as_dict() for card in nvidia.cards],
@@ -236,7 +239,7 @@ def judge_nvidia(wanted, engine, system, host):
             "name": host_check.BOOT_UNIT,
             "path": f"{looker.UNIT_DIRECTORY}/{host_check.BOOT_UNIT}",
             "text": unit,
-            "commands": [list(argv) for program, argv in host_check.BOOT_COMMANDS if program in nvidia.programs],
+            "commands": [list(argv) for program, argv in host_check.BOOT_COMMANDS if program in programs],
             "write": write_unit,
         },
         "start_persistence": nvidia.persistence_to_start,

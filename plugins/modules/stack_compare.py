@@ -236,7 +236,7 @@ def main():
                 changed=False,
                 stacks={},
                 extra=[],
-                msg=f"{wanted['host']}: without the Docker SDK for Python, which a run installs, nothing can be compared.",
+                msg=f"{wanted['host']}: nothing can be compared before a run has installed the Docker SDK for Python.",
             )
         engine = NoEngine() if bare else Engine()
         looked = look(stacks, orders, View(engine, http.fetch, systemd, time.time))

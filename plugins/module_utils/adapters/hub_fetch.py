@@ -56,6 +56,21 @@ def sweep(folder: str, now: float) -> None:
             os.unlink(path)
 
 
+def cached(repo: str, revision: Optional[str]) -> None:
+    """Raise what the library raises when this revision is not in the cache, or not whole."""
+    import huggingface_hub
+
+    try:
+        huggingface_hub.snapshot_download(repo, revision=revision, local_files_only=True)
+    except Exception:
+        # It also misses what was left out on purpose.
+        folder = huggingface_hub.snapshot_download(
+            repo, revision=revision, local_files_only=True, ignore_patterns=list(NOT_BESIDE_SAFETENSORS)
+        )
+        if not glob.glob(os.path.join(glob.escape(folder), "*.safetensors")):
+            raise
+
+
 def fetch(wanted: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
     import huggingface_hub
     from huggingface_hub import constants
@@ -65,10 +80,18 @@ def fetch(wanted: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None
     folder = os.path.join(cache, "models--" + repo.replace("/", "--"), "blobs")
     os.makedirs(cache, exist_ok=True)
     if constants.HF_HUB_OFFLINE:
-        huggingface_hub.snapshot_download(repo, revision=revision, local_files_only=True)
+        cached(repo, revision)
         say({"event": "done", "fetched": 0})
         return
-    info = huggingface_hub.HfApi().model_info(repo, revision=revision, files_metadata=True)
+    try:
+        info = huggingface_hub.HfApi().model_info(repo, revision=revision, files_metadata=True)
+    except Exception as refused:
+        try:  # as the engine does
+            cached(repo, revision)
+        except Exception:
+            raise refused from None
+        say({"event": "done", "fetched": 0})
+        return
     names = needed([file.rfilename for file in info.siblings or ()])
     files = {}
     for file in info.siblings or ():
@@ -96,7 +119,6 @@ def fetch(wanted: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None
             say({"event": "progress", "have": have(), "total": total})
 
     threading.Thread(target=tell, daemon=True).start()
-    # By commit: a branch that moves meanwhile must not mix two versions. The name is kept in refs for the engine.
     huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=[glob.escape(name) for name in names])
     ended.set()
     say({"event": "done", "fetched": total - before, "total": total})

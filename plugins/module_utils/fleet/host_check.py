@@ -19,13 +19,14 @@ from .host_packages import COMPOSE, ENGINE, SDK, Need
 OLDEST_COMPOSE = (2, 0)
 OLDEST_CDI = (25,)  # the first Docker Engine with features.cdi; from 28.3 on it is on by itself
 
-BOOT_UNIT = "modelfleet-gpu-nodes.service"
+BOOT_UNIT = "gpu-nodes.modelfleet.service"  # modelfleet-NAME.service is the stack NAME's
+CTK = "nvidia-ctk"
 # CUDA needs /dev/nvidia-uvm, which nothing makes at boot before the first program asks for it. The links in /dev/char
 # are what the systemd cgroup driver looks for when a `systemctl daemon-reload` writes the device rules of running
 # containers anew; without them those containers lose their cards.
 BOOT_COMMANDS = (
     ("nvidia-modprobe", ("nvidia-modprobe", "-c", "0", "-u")),
-    ("nvidia-ctk", ("nvidia-ctk", "system", "create-dev-char-symlinks", "--create-all")),
+    (CTK, (CTK, "system", "create-dev-char-symlinks", "--create-all")),
 )
 
 

@@ -32,14 +32,18 @@ def failure(host: str, stack: str, fact: Mapping[str, Any]) -> str:
         rows += textwrap.wrap(line, WIDTH, max_lines=2, placeholder=" …")
     text += [f"  | {row}" for row in rows[:LOG_ROWS]]
     after = fact.get("after") or "nothing was stopped"
-    text += textwrap.wrap(f"  after {fact['seconds']} s: {after}", WIDTH, subsequent_indent="    ")
+    text += textwrap.wrap(
+        f"  after {fact['seconds']} s: {after}", WIDTH, subsequent_indent="    ", break_on_hyphens=False
+    )
     if fact.get("kept"):
         text.append(f"  kept: {fact['kept']} (files, log, answers)")
     return "\n".join(text)
 
 
 def _wrapped(text: str, lines: int) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", max_lines=lines, placeholder=" …")
+    return textwrap.wrap(
+        text, WIDTH, subsequent_indent="    ", max_lines=lines, placeholder=" …", break_on_hyphens=False
+    )
 
 
 def _clean(text: Any) -> str:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Sequence
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Mapping, Sequence
 
 from .rendered import RenderedStack
 from .sizes import format_size
@@ -31,7 +32,7 @@ class Wanted:
 
     @property
     def label(self) -> str:
-        return f"{self.repo}@{self.revision}" if self.revision else self.repo
+        return f"{self.repo}@{self.revision[:12]}" if self.revision else self.repo
 
 
 def wanted(stacks: Sequence[RenderedStack]) -> list[Wanted]:
@@ -44,8 +45,7 @@ def wanted(stacks: Sequence[RenderedStack]) -> list[Wanted]:
         everything = {**service.get("environment", {}), **stack.secret_environment}
         key = (stack.weights["repo"], stack.weights["revision"], stack.weights["cache"])
         if key in found:
-            one = found[key]
-            found[key] = Wanted(**{**one.__dict__, "stacks": (*one.stacks, stack.name)})
+            found[key] = replace(found[key], stacks=(*found[key].stacks, stack.name))
             continue
         found[key] = Wanted(
             *key,
@@ -90,12 +90,23 @@ def no_space(one: Wanted, event: Mapping[str, Any], host: str) -> dict[str, str]
     }
 
 
-def failed(one: Wanted, text: Optional[str]) -> dict[str, str]:
-    """The same for a download that ended otherwise."""
+def failed(one: Wanted, text: str) -> dict[str, str]:
+    """The same for a download that ended otherwise, and that the table of known failures does not explain."""
+    code, why = "weights_not_fetched", ""
+    change = (
+        "Run again: what is complete is kept. vllm_stack_prefetch: false leaves the download to the engine, whose old "
+        "container is then stopped before."
+    )
+    if re.search(r"Connect(ion)?Error|Timeout|Name or service not known|name resolution", text):
+        endpoint = one.environment.get("HF_ENDPOINT") or "https://huggingface.co"
+        code, why = "hub_unreachable", f"No answer from {endpoint}, and {one.label} is not whole in {one.cache}."
+        change = f"Is a proxy or a mirror (HF_ENDPOINT) missing in the model's env? {change}"
+    elif "IncompleteSnapshot" in text:
+        code, why = "hub_offline_not_cached", "It may not ask the hub, and an earlier download did not end."
+        change = "Run once without vllm_stack_hub_offline; what is complete is kept."
     return {
-        "code": "weights_not_fetched",
-        "what": f"weights of {one.label} could not be fetched: {text or 'the download ended without a word'}",
-        "why": "",
-        "change": "Run again: what is complete is kept. vllm_stack_prefetch: false leaves the download to the engine, "
-        "whose old container is then stopped before.",
+        "code": code,
+        "what": f"weights of {one.label} could not be fetched: {text}",
+        "why": why,
+        "change": change,
     }
