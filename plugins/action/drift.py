@@ -131,7 +131,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "processes": sorted({each["pid"] for card in cards for each in card.get("processes") or ()}),
             },
         )
-        if looked.get("failed"):
+        if looked.get("failed") or "facts" not in looked:  # without the SDK nothing can be compared
             raise CannotLook("stacks_unreadable", self.host, _line(looked["msg"]), "The message says what to do.")
         differences = [each for stack in looked["stacks"].values() for each in stack["differences"]]
         self._differences("stack", [drift.Difference(**each) for each in [*differences, *looked["extra"]]])

@@ -232,4 +232,4 @@ def _time(moment: float) -> str:
 
 
 def _e(value: Any) -> str:
-    return escape(str(value), quote=True)
+    return escape(drift_report.printable(value), quote=True)

@@ -33,8 +33,8 @@ _DOES = {
     "reload": "a run reloads it",
     "restart": "a run restarts it",
 }
-# What XML 1.0 cannot hold, escaped or not.
-_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What XML 1.0 cannot hold, escaped or not; a terminal may take orders by it.
+_CONTROL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def does(action: str) -> str:
@@ -111,7 +111,7 @@ def text(reports: Sequence[Mapping[str, Any]]) -> list[str]:
         for finding in report["warnings"]:
             lines += _wrapped(f"  warning: {_finding(finding)}")
         lines.append("")
-    return [*lines, summary(reports)]
+    return [printable(line) for line in [*lines, summary(reports)]]
 
 
 def _finding(finding: Mapping[str, Any]) -> str:
@@ -120,7 +120,9 @@ def _finding(finding: Mapping[str, Any]) -> str:
 
 def _wrapped(line: str) -> list[str]:
     indent = " " * (len(line) - len(line.lstrip()) + 4)
-    return textwrap.wrap(line, WIDTH, subsequent_indent=indent, max_lines=6, placeholder=" …", break_on_hyphens=False)
+    return textwrap.wrap(
+        printable(line), WIDTH, subsequent_indent=indent, max_lines=6, placeholder=" …", break_on_hyphens=False
+    )
 
 
 def counted(number: int, noun: str) -> str:
@@ -161,9 +163,13 @@ def _case(host: str, name: str, inside: str) -> str:
     return f"{head}>{inside}</testcase>" if inside else f"{head}/>"
 
 
+def printable(value: Any) -> str:
+    return _CONTROL.sub("\ufffd", str(value))
+
+
 def _xml(value: str) -> str:
-    return escape(_NO_XML.sub("\ufffd", value))
+    return escape(printable(value))
 
 
 def _attribute(value: str) -> str:
-    return quoteattr(_NO_XML.sub("\ufffd", value))
+    return quoteattr(printable(value))
