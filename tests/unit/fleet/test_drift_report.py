@@ -157,7 +157,8 @@ class Page(HTMLParser):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open.pop() == tag, (tag, self.open)
+        assert self.open[-1:] == [tag]
+        self.open.pop()
 
     def handle_data(self, data: str) -> None:
         self.said += data
