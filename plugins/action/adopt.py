@@ -162,17 +162,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 routes.make(made.fleet, gateway), gateway_settings, CLIENT_KEYS.read_text(encoding="utf-8")
             )
             container, image = running.live
-            named = container["Name"].lstrip("/") == rendered.container
-            live = gateway_files.LiveGateway(container=container if named else None, image=image, wanted_image=image)
+            # A container of that name that it did not make is nothing that the gateway's role would replace.
+            ours = gateway_files.LABEL_GATEWAY in (container["Config"].get("Labels") or {})
+            live = gateway_files.LiveGateway(container=container if ours else None, image=image, wanted_image=image)
             found = [
                 one.as_dict()
                 for one in gateway_files.compare(rendered, live, ask=False)
                 if one.action in gateway_files.REPLACES
             ]
-            compared["gateway"] = {"step": drift.RECREATE if found else drift.WRITE, "differences": found}
-            if not named:
+            compared["gateway"] = {"step": drift.CREATE if found else drift.WRITE, "differences": found}
+            if not ours:
                 name = container["Name"].lstrip("/")
-                more.append(f"gateway: stop {name} first: the container {rendered.container} takes its port.")
+                more.append(
+                    f"gateway: remove {name} first (docker rm -f {name}): its port is taken and it is not ours."
+                )
         return compared, more
 
     def _write(self, path: str, text: str, host: str, task_vars: Any) -> dict[str, Any]:

@@ -68,14 +68,14 @@ def _plain(node: Any, at: Path, lines: dict[Path, int], path: str) -> Any:
     if node is None:
         return None
     lines.setdefault(at, node.start_mark.line + 1)
+    if str(node.tag).startswith("!"):
+        problem = f"has the tag {node.tag}, which is read only where several files are put together."
+        remedy = "Give the output of `docker compose config` instead."
+        raise FleetError([Finding("compose_tag", f"{path}:{node.start_mark.line + 1}", problem, remedy)])
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*at, index), lines, path) for index, item in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, at, lines, path)
-    if node.tag.startswith("!"):
-        problem = f"has the tag {node.tag}, which is read only where several files are put together."
-        remedy = "Give the output of `docker compose config` instead."
-        raise FleetError([Finding("compose_tag", f"{path}:{node.start_mark.line + 1}", problem, remedy)])
     return node.value if node.style else scalar(node.value)
 
 

@@ -113,6 +113,8 @@ def read_env(text: str, lookup: Lookup) -> dict[str, Optional[str]]:
             raise BadVariable("has a line that is neither NAME=value nor a comment")
         name, start = match[1], match.end()
         if not match[2]:
+            if start < end and text[start:end].strip():
+                raise BadVariable("has a line that is neither NAME=value nor a comment")
             found[name] = None
             position = end + 1
             continue

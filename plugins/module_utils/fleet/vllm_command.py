@@ -149,6 +149,8 @@ class _Parser:
             self._one(key, option, value, head)
 
     def _one(self, key: str, option: Option, value: str, head: str) -> None:
+        if key in self.options:
+            self.unread.append((f"{head} {value}", f"{head} is given twice, and the last one holds"))
         try:
             if option.kind == "int" or (option.kind == "size" and re.fullmatch(r"-?\d+", value)):
                 self.options[key] = int(value)

@@ -107,7 +107,11 @@ def lab() -> tuple[Fleet, dict[str, StackSettings]]:
         return yaml.safe_load((LAB / path).read_text(encoding="utf-8"))
 
     images = {
-        name: {"repository": f"registry:5000/{name}", "digest": deployments.DIGEST, "engine": image["engine"]}
+        name: {
+            "repository": f"registry:5000/{name}",
+            "digest": deployments.DIGEST,
+            "engine": image.get("engine", "0.0"),
+        }
         for name, image in read("group_vars/all/fleet_images.yml")["fleet_images"].items()
     }
     raw = {"fleet_images": images, **read("group_vars/all/fleet_models.yml"), **read("host_vars/ana-ml2/fleet.yml")}
