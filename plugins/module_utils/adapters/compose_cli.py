@@ -25,9 +25,10 @@ class Outcome:
         return self.status == 0
 
 
-def up(directory: str, *, timeout: float = 300) -> Outcome:
-    """Create what is missing and start it. Never pulls: images are there before anything is stopped."""
-    return run(directory, ["up", "--detach", "--pull", "never", "--no-build", "--quiet-pull"], timeout)
+def up(directory: str, *, timeout: float = 300, service: str = "") -> Outcome:
+    """Create what is missing and start it, or only this service. Images are there before: it never pulls."""
+    only = ["--no-deps", service] if service else []
+    return run(directory, ["up", "--detach", "--pull", "never", "--no-build", "--quiet-pull", *only], timeout)
 
 
 def down(directory: str, *, timeout: float = 300) -> Outcome:

@@ -53,9 +53,9 @@ class Engine:
             self._local.client = client
         return client
 
-    def ours(self) -> list[dict[str, Any]]:
+    def ours(self, label: str = LABEL_STACK) -> list[dict[str, Any]]:
         """Every container that carries our label, running or not."""
-        listed = self._call(lambda: self._client.containers(all=True, filters={"label": LABEL_STACK}))
+        listed = self._call(lambda: self._client.containers(all=True, filters={"label": label}))
         found = (self.container(entry["Id"]) for entry in listed)
         return [container for container in found if container is not None]
 
@@ -163,7 +163,7 @@ class Engine:
 class NoEngine:
     """A host without a container engine has no container and no image. For a look at what a run would do there."""
 
-    def ours(self) -> list[dict[str, Any]]:
+    def ours(self, label: str = LABEL_STACK) -> list[dict[str, Any]]:
         return []
 
     def container(self, name: str) -> None:

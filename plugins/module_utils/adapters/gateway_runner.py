@@ -24,7 +24,7 @@ from ..fleet import drift, gateway_files
 from ..fleet.drift import Difference, LiveFile
 from ..fleet.gateway_files import Asked, LiveGateway, RenderedGateway, Told
 from ..fleet.verdict import conclude
-from . import asker, compose_cli, draining, files
+from . import asker, balancer, compose_cli, draining, files
 from .docker_engine import Engine, EngineError
 from .http import Fetch, HttpAnswer
 
@@ -46,6 +46,7 @@ class World:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     compose: Any = compose_cli
+    balancer: Any = balancer
 
 
 @dataclass(frozen=True)
@@ -96,17 +97,15 @@ def run_command(words: Sequence[str], timeout: float) -> compose_cli.Outcome:
     return compose_cli.Outcome(done.returncode, done.stdout)
 
 
-def tell(gateway: RenderedGateway, fetch: Fetch, times: int = ASKED_AT_ONCE) -> Told:
-    """What the running gateway says, asked so often at once that every worker has its say."""
-    ready = fetch("GET", f"{gateway.url}/health/readiness", timeout=HTTP_SECONDS)
+def tell(gateway: RenderedGateway, fetch: Fetch, times: int = ASKED_AT_ONCE, url: str = "") -> Told:
+    """What the running gateway (one instance with ``url``) says, asked so often that every worker has its say."""
+    url = url or gateway.url
+    ready = fetch("GET", f"{url}/health/readiness", timeout=HTTP_SECONDS)
     if ready.status != 200:
         return Told(ready.status, error=ready.error)
     headers = {"Authorization": f"Bearer {gateway.master_key}"}
     with ThreadPoolExecutor(times) as pool:
-        asked = [
-            pool.submit(fetch, "GET", f"{gateway.url}/model/info", None, headers, HTTP_SECONDS)
-            for _each in range(times)
-        ]
+        asked = [pool.submit(fetch, "GET", f"{url}/model/info", None, headers, HTTP_SECONDS) for _each in range(times)]
         got: list[HttpAnswer] = [each.result() for each in asked]
     for answer in got:
         if answer.status != 200:
@@ -129,13 +128,16 @@ class GatewayRollout:
         gateway, engine = self.gateway, self.world.engine
         container = engine.container(gateway.container)
         runs = container is not None and container["State"]["Status"] == "running"
+        project = {each["Name"].lstrip("/"): each for each in engine.ours(gateway_files.LABEL_GATEWAY)}
+        times = ASKED_AT_ONCE * len(gateway.instances)
         return LiveGateway(
             files=files.read(gateway.directory, (*gateway_files.MANAGED, *drift.UNWANTED)),
             container=container,
             image=engine.image(container["Image"]) if container else None,
             wanted_image=engine.image(gateway.image),
-            told=tell(gateway, self.world.fetch) if runs else None,
+            told=tell(gateway, self.world.fetch, times) if runs else None,
             receipt=files.read_json(files.receipt_path(gateway.directory)),
+            beside={name: each for name, each in project.items() if name != gateway.container},
         )
 
     def look(self) -> Outcome:
@@ -196,8 +198,10 @@ class GatewayRollout:
     def _do(self, outcome: Outcome, live: LiveGateway) -> None:
         gateway, step = self.gateway, outcome.step
         restarts = step in gateway_files.REPLACES
-        if restarts and live.wanted_image is None:
-            self._pull()
+        if restarts:
+            for image in filter(None, (gateway.image, gateway.front_image)):
+                if self.world.engine.image(image) is None:
+                    self._pull(image)
         writes = [each for each in outcome.differences if each.item.startswith("file ")]
         if writes:
             staged = self._stage(restarts)
@@ -226,19 +230,18 @@ class GatewayRollout:
                     files.receipt_path(gateway.directory), {"proof": gateway_files.proof(gateway), "answers": brief}
                 )
 
-    def _pull(self) -> None:
+    def _pull(self, image: str) -> None:
         try:
-            self.world.engine.pull(self.gateway.image, lambda percent: None)
+            self.world.engine.pull(image, lambda percent: None)
         except EngineError as error:
-            raise GatewayFailed(
-                "pull_failed", f"{self.gateway.image} could not be pulled: {error}. Nothing was changed."
-            ) from error
+            raise GatewayFailed("pull_failed", f"{image} could not be pulled: {error}. Nothing was changed.") from error
 
     def _stage(self, everything: bool) -> str:
         """All files in a folder beside the live ones, with owner and mode, so that a rename is all that is left."""
         staged = os.path.join(self.state, "staged")
         shutil.rmtree(staged, ignore_errors=True)
-        os.makedirs(os.path.join(staged, "config"), mode=0o755)
+        for name in self.gateway.files:
+            os.makedirs(os.path.join(staged, os.path.dirname(name)), mode=0o755, exist_ok=True)
         group = _number(self.gateway.user.partition(":")[2])
         for name, file in self.gateway.files.items():
             path = os.path.join(staged, name)
@@ -288,8 +291,8 @@ class GatewayRollout:
 
     def _swap(self, staged: str, live: LiveGateway, everything: bool) -> None:
         directory = self.gateway.directory
-        os.makedirs(os.path.join(directory, "config"), mode=0o755, exist_ok=True)
         for name in self.gateway.files:
+            os.makedirs(os.path.join(directory, os.path.dirname(name)), mode=0o755, exist_ok=True)
             # Without the order to replace, compose.yaml stays that of the container that runs.
             if everything or self.orders.replace or name.startswith("config/"):
                 os.replace(os.path.join(staged, name), os.path.join(directory, name))
@@ -320,22 +323,75 @@ class GatewayRollout:
                 "container_taken",
                 f"{gateway.host} has a container {gateway.container} that is not ours. Rename or remove it.",
             )
-        up = self.world.compose.up(gateway.directory, timeout=900)
-        differences = self._until_as_wanted() if up.ok else []
-        if up.ok and not differences:
+        reason = self._up(live)
+        if not reason:
             return
-        reason = _said(differences) if up.ok else up.output.strip()[-1500:]
         lines = [text for _moment, text in self.world.engine.logs(gateway.container)][-12:]
         after = "It is its first start here, so nothing else was running."
         if live.container is not None and live.files:
             self._restore(live)
             self.world.compose.up(gateway.directory, timeout=900)
+            for name in gateway.instances:
+                self._use(name, "ready")
             back = self._until_ready()
             after = "The one before is put back" + (" and ready." if back else ", and is not ready either.")
         raise GatewayFailed(
             "gateway_not_ready",
             f"The gateway on {gateway.host} did not come up: {reason}. {after}\n" + "\n".join(lines),
         )
+
+    def _up(self, live: LiveGateway) -> str:
+        """Start what the files say; why it did not come up. Several instances one after another, out of use first."""
+        gateway, compose = self.gateway, self.world.compose
+        for name in sorted(set(live.beside) - {*gateway.instances, gateway_files.FRONT if gateway.front_image else ""}):
+            self.world.engine.stop(live.beside[name]["Id"])
+            self.world.engine.remove(live.beside[name]["Id"])
+        if not gateway.front_image:
+            up = compose.up(gateway.directory, timeout=900)
+            return _said(self._until_as_wanted()) if up.ok else up.output.strip()[-1500:]
+        self._front_folder()
+        for name in gateway.instances:
+            self._use(name, "drain")
+            up = compose.up(gateway.directory, timeout=900, service=name)
+            differences = self._until_as_wanted(name) if up.ok else []
+            self._use(name, "ready")
+            if not up.ok or differences:
+                return f"{name}: {_said(differences) if up.ok else up.output.strip()[-1500:]}"
+            self._until_used(name)
+        up = compose.up(gateway.directory, timeout=900, service=gateway_files.FRONT)
+        return _said(self._until_as_wanted()) if up.ok else up.output.strip()[-1500:]
+
+    def _front_folder(self) -> None:
+        """HAProxy makes its socket there, as a user that owns nothing else on the host."""
+        folder = os.path.join(self.gateway.directory, os.path.dirname(gateway_files.FRONT_SOCKET))
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        user, _colon, group = self.gateway.user.partition(":")
+        os.chown(folder, -1 if _number(user) is None else int(user), -1 if _number(group) is None else int(group))
+
+    def _use(self, instance: str, state: str) -> None:
+        """``drain`` sends an instance no new request, where another one is there to answer; ``ready`` does again."""
+        path = os.path.join(self.gateway.directory, gateway_files.FRONT_SOCKET)
+        if state == "drain" and not self.world.balancer.serving(path, gateway_files.PROJECT) - {instance}:
+            return
+        self.world.balancer.say(path, f"set server {gateway_files.PROJECT}/{instance} state {state}")
+        self.world.sleep(POLL_SECONDS)  # what HAProxy had chosen it for is on its way
+
+    def _until_used(self, instance: str) -> None:
+        """Before the next instance goes, HAProxy must have seen that this one is there; where it runs at all."""
+        path = os.path.join(self.gateway.directory, gateway_files.FRONT_SOCKET)
+        deadline = self.world.clock() + self.gateway.timeout
+        while self.world.clock() < deadline:
+            serving = self.world.balancer.serving(path, gateway_files.PROJECT)
+            if instance in serving or not self.world.balancer.say(path, "show info"):
+                return
+            self.world.sleep(POLL_SECONDS)
+
+    def _address(self, instance: str) -> str:
+        """Where this host reaches one of several instances."""
+        container = self.world.engine.container(instance) or {}
+        networks = container.get("NetworkSettings", {}).get("Networks", {}).values()
+        address = next((each["IPAddress"] for each in networks if each.get("IPAddress")), "127.0.0.1")
+        return f"http://{address}:{gateway_files.PORT}"
 
     def _wait(self) -> None:
         if not self._until_ready():
@@ -347,33 +403,44 @@ class GatewayRollout:
         gateway = self.gateway
         if live.told is None or live.told.status != 200:
             self._wait()
-        self._hang_up()
-        differences = self._until_as_wanted()
+        differences = self._take_turns()
         if not differences:
             return
         self._restore(live)
-        self._hang_up()
+        for name in gateway.instances:
+            self._hang_up(name)
         raise GatewayFailed(
             "gateway_reload_failed",
             f"The gateway on {gateway.host} did not take the new configuration within {gateway.timeout} s: "
             f"{_said(differences)}. The files before are put back and read again.",
         )
 
-    def _hang_up(self) -> None:
+    def _take_turns(self) -> list[Difference]:
+        """Every instance reads its files, one after another; what differs at the end."""
+        differences: list[Difference] = []
+        for name in self.gateway.instances:
+            self._hang_up(name)
+            differences = self._until_as_wanted(name if self.gateway.front_image else "")
+            if differences:
+                break
+        return differences
+
+    def _hang_up(self, instance: str) -> None:
         # Not `docker kill --signal HUP`: after that Docker 20.10 takes the container for stopped on purpose, and a
         # later crash stays down.
-        words = ["docker", "exec", self.gateway.container, "sh", "-c", "kill -HUP 1"]
+        words = ["docker", "exec", instance, "sh", "-c", "kill -HUP 1"]
         done = self.world.run(words, 60)
         if not done.ok:
             raise GatewayFailed("gateway_reload_failed", f"{self.gateway.host}: {done.output.strip()[-500:]}")
 
-    def _until_as_wanted(self) -> list[Difference]:
-        """Wait until every answer is as planned, twice in a row; what still differs at the end."""
+    def _until_as_wanted(self, instance: str = "") -> list[Difference]:
+        """Wait until every answer (of one instance) is as planned, twice in a row; what still differs at the end."""
         deadline = self.world.clock() + self.gateway.timeout
         in_a_row = 0
         differences: list[Difference] = []
         while self.world.clock() < deadline:
-            differences = gateway_files.differing(self.gateway, tell(self.gateway, self.world.fetch))
+            url = self._address(instance) if instance else ""
+            differences = gateway_files.differing(self.gateway, tell(self.gateway, self.world.fetch, url=url))
             in_a_row = 0 if differences else in_a_row + 1
             if in_a_row == 2:
                 return []

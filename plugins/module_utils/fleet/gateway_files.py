@@ -24,6 +24,9 @@ PROJECT = "litellm"
 LABEL_GATEWAY = "modelfleet.gateway"
 CONFIG_FOLDER = "/etc/litellm"
 PORT = 4000  # inside the container
+FRONT = "litellm-front"  # HAProxy, where there are several instances
+FRONT_CONFIG = "front/haproxy.cfg"
+FRONT_SOCKET = "run/haproxy.sock"  # below the folder: who gets requests is said there
 MANAGED = (
     "compose.yaml",
     ".env",
@@ -31,6 +34,7 @@ MANAGED = (
     "config/secrets.yaml",
     "config/client_keys.py",
     "config/keys.json",
+    FRONT_CONFIG,
 )
 RELOAD = "reload"  # beside drift's actions: the workers take turns, and no request is lost
 ORDER = (drift.REPORT, drift.WRITE, drift.ASK, drift.WAIT, RELOAD, drift.START, drift.RECREATE, drift.CREATE)
@@ -50,6 +54,7 @@ class GatewaySettings:
     drain_seconds: int = 600  # how long a stream may go on after its worker was told to leave
     restart: str = "unless-stopped"
     timeout: int = 300  # seconds until a start or a reload must be through
+    instances: int = 1  # two behind HAProxy are replaced one after another, and no request is lost
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,9 @@ class RenderedGateway:
     master_key: str
     clients: tuple[Mapping[str, Any], ...]  # name, key, models
     secrets: tuple[str, ...]
+    instances: tuple[str, ...] = (PROJECT,)  # containers of LiteLLM
+    front_image: str = ""  # empty: there is one instance, which clients reach directly
+    front_hash: str = ""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -114,7 +122,7 @@ class RenderedGateway:
         values["files"] = {name: RenderedFile(**file) for name, file in values["files"].items()}
         values["routes"] = tuple(Route(**route) for route in values["routes"])
         values["asked"] = tuple(Asked(**{**asked, "route_ids": tuple(asked["route_ids"])}) for asked in values["asked"])
-        for name in ("smallest_context", "replaced_on_overflow", "clients", "secrets"):
+        for name in ("smallest_context", "replaced_on_overflow", "clients", "secrets", "instances"):
             values[name] = tuple(values[name])
         return cls(**values)
 
@@ -136,13 +144,27 @@ def render(
         config["model_list"][0]["model_info"]["modelfleet_config"] = mark
 
     service = base_service(gateway.image.reference, gateway.port, listen, settings, directory)
+    front, front_config = None, ""
+    if settings.instances > 1:
+        if gateway.balancer is None:
+            raise ValueError(
+                f"litellm_gateway_instances is {settings.instances}, and fleet_gateway of {gateway.host} names no "
+                "balancer: set balancer to the name of an image of HAProxy in fleet_images."
+            )
+        front = front_service(gateway.balancer.reference, service["ports"], settings, directory)
+        del service["ports"]
+        front_config = haproxy_config(_instances(settings.instances), gateway.timeout)
     service = compose.merge(service, gateway.compose)
     digest = hashlib.sha256(_json([service, environment])).hexdigest()
+    front_hash = hashlib.sha256(_json([front, front_config])).hexdigest() if front else ""
     service["labels"] = {
         **service.get("labels", {}),
         LABEL_GATEWAY: gateway.host,
         LABEL_HASH: digest,
     }
+    services = {name: {**service, "container_name": name} for name in _instances(settings.instances)}
+    if front:
+        services[FRONT] = {**front, "labels": {LABEL_GATEWAY: gateway.host, LABEL_HASH: front_hash}}
 
     header = [
         "Written by modelfleet.inference. Do not edit here: the next run puts it back.",
@@ -151,7 +173,9 @@ def render(
     comments = "".join(f"# {line}\n" for line in header)
     files = {
         "compose.yaml": RenderedFile(
-            yaml_text.dump({"name": PROJECT, "services": {PROJECT: compose.escaped(service)}}, header)
+            yaml_text.dump(
+                {"name": PROJECT, "services": {name: compose.escaped(each) for name, each in services.items()}}, header
+            )
         ),
         ".env": RenderedFile(
             comments + "".join(f"{name}={compose.env_quoted(value)}\n" for name, value in sorted(environment.items())),
@@ -164,6 +188,8 @@ def render(
         files["config/secrets.yaml"] = RenderedFile(
             yaml_text.dump({"credential_list": credentials}, header), "0640", secret=True
         )
+    if front:
+        files[FRONT_CONFIG] = RenderedFile(comments + front_config)
     if not gateway.database_url:
         files["config/client_keys.py"] = RenderedFile(client_keys_module)
         keys = json.dumps(routes.client_keys(plan), indent=2, sort_keys=True) + "\n"
@@ -210,7 +236,14 @@ def render(
             for each in (() if gateway.database_url else gateway.keys)
         ),
         secrets=tuple(sorted(secret for secret in secrets if secret)),
+        instances=_instances(settings.instances),
+        front_image=gateway.balancer.reference if front and gateway.balancer else "",
+        front_hash=front_hash,
     )
+
+
+def _instances(count: int) -> tuple[str, ...]:
+    return (PROJECT, *(f"{PROJECT}-{number}" for number in range(2, count + 1)))
 
 
 def _asked(plan: RoutePlan, blocked: frozenset[str]) -> Iterable[Asked]:
@@ -280,6 +313,60 @@ def base_service(image: str, port: int, listen: str, settings: GatewaySettings, 
     }
 
 
+def front_service(image: str, ports: list[str], settings: GatewaySettings, directory: str) -> dict[str, Any]:
+    return {
+        "image": image,
+        "container_name": FRONT,
+        "command": ["haproxy", "-W", "-db", "-f", "/etc/haproxy/haproxy.cfg"],
+        "ports": ports,
+        "volumes": [f"{directory}/front:/etc/haproxy:ro", f"{directory}/run:/run/modelfleet"],
+        "user": settings.user,
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "mem_limit": "256m",
+        "restart": settings.restart,
+        # SIGUSR1 lets it finish what it carries; its own default, SIGTERM, cuts that off.
+        "stop_signal": "SIGUSR1",
+        "stop_grace_period": f"{settings.drain_seconds + 20}s",
+        "logging": {"driver": "json-file", "options": {"max-size": "20m", "max-file": "5"}},
+    }
+
+
+def haproxy_config(instances: Sequence[str], timeout: int) -> str:
+    """``timeout``: seconds a request may take."""
+    servers = "".join(f"    server {name} {name}:{PORT}\n" for name in instances)
+    return f"""\
+global
+    maxconn 4000
+    stats socket /run/modelfleet/{FRONT_SOCKET.rpartition("/")[2]} mode 600 level admin
+defaults
+    mode http
+    timeout connect 3s
+    timeout check 5s
+    timeout client {timeout + 20}s
+    timeout server {timeout + 20}s
+    timeout http-request 30s
+    option redispatch
+    retries 3
+    # Only what surely has not arrived: a prompt that was sent twice would be answered twice.
+    retry-on conn-failure
+    http-reuse never
+resolvers docker
+    nameserver dns 127.0.0.11:53
+    hold valid 1s
+frontend clients
+    bind :{PORT}
+    default_backend {PROJECT}
+backend {PROJECT}
+    balance leastconn
+    option httpchk GET /health/readiness
+    http-check expect status 200
+    # A new container may have another address.
+    default-server check inter 1s fall 3 rise 1 resolvers docker init-addr last,libc,none
+{servers}"""
+
+
 def _json(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -304,6 +391,8 @@ class LiveGateway:
     wanted_image: Optional[Mapping[str, Any]] = None
     told: Optional[Told] = None  # None: not asked, because nothing runs
     receipt: Optional[Mapping[str, Any]] = None
+    # The other containers of the project by name: more instances, the balancer, and what is there too much.
+    beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def compare(rendered: RenderedGateway, live: LiveGateway, *, ask: bool = True) -> list[Difference]:
@@ -333,6 +422,17 @@ def compare(rendered: RenderedGateway, live: LiveGateway, *, ask: bool = True) -
         found.add("image", rendered.image, live.container["Config"].get("Image", ""), drift.RECREATE)
     state = live.container["State"]["Status"]
     found.unless_equal("state", "running", state, drift.START)
+    for name in (*rendered.instances[1:], *([FRONT] if rendered.front_image else [])):
+        other = live.beside.get(name)
+        if other is None:
+            found.add(f"container {name}", "running", drift.ABSENT, drift.CREATE)
+            continue
+        wanted_hash = rendered.front_hash if name == FRONT else rendered.hash
+        have = (other["Config"].get("Labels") or {}).get(LABEL_HASH, drift.ABSENT)
+        found.unless_equal(f"hash of {name}", wanted_hash[:12], have[:12], drift.RECREATE)
+        found.unless_equal(f"state of {name}", "running", other["State"]["Status"], drift.START)
+    for name in sorted(set(live.beside) - {*rendered.instances, FRONT if rendered.front_image else ""}):
+        found.add(f"container {name}", drift.ABSENT, live.beside[name]["State"]["Status"], drift.RECREATE)
     if live.told is not None and state == "running":
         found.differences += differing(rendered, live.told)
     if ask and (live.receipt or {}).get("proof") != proof(rendered):

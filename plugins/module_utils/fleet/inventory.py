@@ -415,6 +415,7 @@ _read_client_key = _table(
 )
 _GATEWAY_KEYS: dict[str, Reader] = {
     "image": _text("the name of an image in fleet_images"),
+    "balancer": _text("the name of an image in fleet_images"),
     "port": _whole(1, 65535, "a port"),
     "listen": _address,
     "master_key": _secret,
@@ -702,8 +703,9 @@ class _Parser:
                 raise _Bad("missing_variable", "is missing, but the host is in the group gateways.", remedy)
             given = _key_read(value, _GATEWAY_KEYS, ("image", "master_key"), _GATEWAY_HINTS)
             bad = _Bad()
-            if given["image"] not in images:
-                bad.take(".image", _unknown("image", given["image"], images))
+            for key in ("image", "balancer"):
+                if key in given and given[key] not in images:
+                    bad.take(f".{key}", _unknown("image", given[key], images))
             weakness = _weakness(given["master_key"])
             if weakness:
                 remedy = "Make one with: openssl rand -hex 24, and keep it in Ansible Vault."
@@ -714,8 +716,8 @@ class _Parser:
             _unique_keys(given.get("keys", ()), bad)
             if bad.items:
                 raise bad
-            image = images[given.pop("image")]
-            return Gateway(host=host, image=image, **given) if image else None
+            image, balancer = images[given.pop("image")], images.get(given.pop("balancer", ""))
+            return Gateway(host=host, image=image, balancer=balancer, **given) if image else None
         except _Bad as bad:
             self._add(place, bad, host)
             return None

@@ -115,7 +115,7 @@ class Lab:
 
 def rollout(lab: Lab, wanted: RenderedGateway, orders: Orders = QUIET) -> GatewayRollout:
     lab.wanted = wanted
-    engine = SimpleNamespace(container=lab.inspect, image=lab.image, logs=lab.logs)
+    engine = SimpleNamespace(container=lab.inspect, image=lab.image, logs=lab.logs, ours=lambda label: [])
     world = World(engine, lab.fetch, lambda: 1, lab.run, lab.clock, lab.sleep, lab)  # type: ignore[arg-type]
     return GatewayRollout(wanted, orders, world)
 
