@@ -132,6 +132,7 @@ nvidia:
     daemon_config: {runtimes: {nvidia: {path: nvidia-container-runtime, args: []}}}
     stale: false
     generate_cdi: false
+    cdi_command: [nvidia-ctk, cdi, generate, --output=/etc/cdi/nvidia.yaml]
     boot_unit: {path: /etc/systemd/system/gpu-nodes.modelfleet.service, text: "", commands: [], write: false}
     start_persistence: false
     need: {packages: [], repository: null}
@@ -224,9 +225,10 @@ def judge_nvidia(wanted, engine, system, host):
     # In check mode nothing is installed between this look and what follows from it.
     comes = bool(wanted["manage"] and need.packages)
     programs = (*nvidia.programs, host_check.CTK) if comes else nvidia.programs
-    unit = host_check.boot_unit(programs)
+    refreshes = comes and host_check.refreshes_cdi(wanted["version"])
+    unit = host_check.boot_unit(programs, {**nvidia.units, host_check.CDI_REFRESH: ""} if refreshes else nvidia.units)
     write_unit = bool(unit) and unit != nvidia.boot_unit
-    generate_cdi = bool((nvidia.toolkit or comes) and (nvidia.cdi_missing or nvidia.cdi_stale))
+    generate_cdi = bool((nvidia.toolkit or comes) and (nvidia.cdi_missing or nvidia.cdi_stale)) and not refreshes
     return {
         **asdict(nvidia),
         "cards": [card.as_dict() for card in nvidia.cards],
@@ -235,6 +237,7 @@ def judge_nvidia(wanted, engine, system, host):
         "daemon_config": host_check.daemon_settings(wanted["mode"], engine),
         "stale": generate_cdi or write_unit or nvidia.persistence_to_start,
         "generate_cdi": generate_cdi,
+        "cdi_command": list(nvidia.cdi_command),
         "boot_unit": {
             "name": host_check.BOOT_UNIT,
             "path": f"{looker.UNIT_DIRECTORY}/{host_check.BOOT_UNIT}",

@@ -80,6 +80,7 @@ class TestBare:
             "Would install docker.io, docker-cli, docker-compose, python3-docker",
             "Would install docker-ce=5:28.5*, docker-ce-cli=5:28.5*, containerd.io, docker-compose-plugin, python3-do",
             "Would install nvidia-container-toolkit=1.17.8*",
+            "Would install nvidia-container-toolkit=1.18.1*",
         ):
             assert packages in foreseen.said
         assert "container_name: vllm-tiny" in foreseen.output
@@ -150,19 +151,34 @@ class TestInstalled:
             assert one.file("/etc/docker/daemon.json").mode == 0o640
 
     def test_pinned_versions_are_installed_and_held(self, host, older):
-        for one in (host, older):
-            assert one.package("nvidia-container-toolkit").version == "1.17.8-1"
-            assert "Candidate: 1.17.8-1" in one.check_output("apt-cache policy nvidia-container-toolkit")
+        for one, version in ((host, "1.17.8-1"), (older, "1.18.1-1")):
+            assert one.package("nvidia-container-toolkit").version == version
+        assert "Candidate: 1.17.8-1" in host.check_output("apt-cache policy nvidia-container-toolkit")
         assert host.package("docker.io").is_installed
         assert older.package("docker-ce").version == "5:28.5.1-1~debian.12~bookworm"
         assert "Candidate: 5:28.5.1" in older.check_output("apt-cache policy docker-ce")
         assert not older.package("docker.io").is_installed
 
     def test_cards_are_described_and_their_nodes_come_back_at_boot(self, host, older):
-        for one in (host, older):
-            assert json.loads(one.file("/etc/cdi/nvidia.yaml").content_string)["kind"] == "nvidia.com/gpu"
+        for one, path in ((host, "/etc/cdi/nvidia.yaml"), (older, "/var/run/cdi/nvidia.yaml")):
+            assert json.loads(one.file(path).content_string)["kind"] == "nvidia.com/gpu"
             assert one.file("/dev/char/195:0").is_symlink
             assert one.check_output("systemctl is-enabled gpu-nodes.modelfleet.service") == "enabled"
+        assert not older.file("/etc/cdi/nvidia.yaml").exists  # the toolkit keeps the other one itself
+
+    def test_a_stale_description_is_made_anew(self, host, older, run):
+        """As after an update of the driver: a library that it names is gone."""
+        for one, path in ((host, "/etc/cdi/nvidia.yaml"), (older, "/var/run/cdi/nvidia.yaml")):
+            one.check_output(f"sed -i 's|/usr/local/lib/lab-gpu/nvidia-smi|/usr/lib/libcuda.so.1.gone|' {path}")
+        done = run("--tags", "nvidia_runtime")
+        assert [done.recap(name)["changed"] for name in ("ana-bare", "ana-bare12")] == [1, 1], done.output
+        for one, path in ((host, "/etc/cdi/nvidia.yaml"), (older, "/var/run/cdi/nvidia.yaml")):
+            assert "gone" not in one.file(path).content_string
+
+    def test_the_unit_of_the_boot_brings_nodes_and_description_back(self, host):
+        host.check_output("rm -r /dev/char /etc/cdi && systemctl restart gpu-nodes.modelfleet.service")
+        assert host.file("/dev/char/195:0").is_symlink
+        assert host.file("/etc/cdi/nvidia.yaml").exists
 
     def test_folders_for_caches_are_there(self, host, older, run):
         assert older.file("/opt/models/hub").mode == 0o755

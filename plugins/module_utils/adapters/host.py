@@ -18,7 +18,15 @@ import tempfile
 from dataclasses import replace
 from typing import Any, Callable, Optional, Sequence
 
-from ..fleet.host_check import BOOT_COMMANDS, BOOT_UNIT, EngineFacts, NvidiaFacts
+from ..fleet.host_check import (
+    BOOT_COMMANDS,
+    BOOT_UNIT,
+    CDI_REFRESH,
+    FABRIC_MANAGER,
+    PERSISTENCED,
+    EngineFacts,
+    NvidiaFacts,
+)
 from ..fleet.host_packages import DISTRIBUTION, DOCKER, System
 from ..fleet.rendered import LABEL_STACK
 from ..fleet.units import UNIT_DIRECTORY
@@ -26,7 +34,7 @@ from . import nvidia_smi
 
 COMMAND_SECONDS = 60
 RESTART_SECONDS = 300  # stopping the daemon waits for every container's own end
-UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
+UNITS = (PERSISTENCED, FABRIC_MANAGER, CDI_REFRESH)
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
 # Written when a restart was held back for something that no file shows; void once the daemon is younger than it.
 RESTART_MARKER = "/run/modelfleet/docker-restart-needed"
@@ -117,6 +125,7 @@ def nvidia(cdi_dirs: Sequence[str] = CDI_DIRS) -> NvidiaFacts:
         cdi_stale=stale,
         boot_unit=_text(os.path.join(UNIT_DIRECTORY, BOOT_UNIT)),
         char_links=bool(glob.glob("/dev/char/195:*")),
+        nvswitch=bool(glob.glob("/dev/nvidia-nvswitch[0-9]*")),
         units=unit_states(UNITS),
     )
 
@@ -244,18 +253,23 @@ def _cdi(directories: Sequence[str]) -> tuple[tuple[str, ...], str]:
 
     Read by patterns: a target has no YAML library, and the files are YAML or JSON.
     """
-    names: list[str] = []
+    names: dict[str, None] = {}
     stale = ""
-    for directory in directories:
+    # A specification in a later directory hides the devices of the same name in an earlier one.
+    for directory in reversed(directories):
+        hidden = set(names)
         for path in sorted(glob.glob(os.path.join(directory, "*"))):
             text = _text(path) if path.endswith((".yaml", ".yml", ".json")) else ""
             if not re.search(r"\"?kind\"?:\s*\"?nvidia\.com/gpu\b", text):
                 continue
-            names += re.findall(r"\"?\bname\"?:\s*[\"']?([^\"'\s,}]+)", text)
+            found = re.findall(r"\"?\bname\"?:\s*[\"']?([^\"'\s,}]+)", text)
+            names.update(dict.fromkeys(found))
+            if set(found) <= hidden:
+                continue
             for mounted in re.findall(r"\"?hostPath\"?:\s*\"?([^\"\s,]+)", text):
                 if not os.path.exists(mounted):
                     stale = stale or mounted
-    return tuple(dict.fromkeys(names)), stale
+    return tuple(names), stale
 
 
 def _which(program: str) -> str:

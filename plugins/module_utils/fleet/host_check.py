@@ -21,6 +21,11 @@ OLDEST_CDI = (25,)  # the first Docker Engine with features.cdi; from 28.3 on it
 
 BOOT_UNIT = "gpu-nodes.modelfleet.service"  # modelfleet-NAME.service is the stack NAME's
 CTK = "nvidia-ctk"
+REFRESHES_CDI = (1, 18)  # from then on the toolkit keeps /var/run/cdi; a second one in /etc/cdi would only grow old
+CDI_REFRESH = "nvidia-cdi-refresh.service"
+CDI_GENERATE = (CTK, "cdi", "generate", "--output=/etc/cdi/nvidia.yaml")
+PERSISTENCED = "nvidia-persistenced.service"
+FABRIC_MANAGER = "nvidia-fabricmanager.service"
 # CUDA needs /dev/nvidia-uvm, which nothing makes at boot before the first program asks for it. The links in /dev/char
 # are what the systemd cgroup driver looks for when a `systemctl daemon-reload` writes the device rules of running
 # containers anew; without them those containers lose their cards.
@@ -79,6 +84,7 @@ class NvidiaFacts:
     cdi_stale: str = ""  # a library the specification mounts and that is not there any more
     boot_unit: str = ""  # its text
     char_links: bool = True
+    nvswitch: bool = False
     units: Mapping[str, str] = field(default_factory=dict)  # unit -> ActiveState, of those that exist
 
     @property
@@ -96,7 +102,12 @@ class NvidiaFacts:
 
     @property
     def persistence_to_start(self) -> bool:
-        return self.units.get("nvidia-persistenced.service", "active") not in ("active", "activating")
+        return self.units.get(PERSISTENCED, "active") not in ("active", "activating")
+
+    @property
+    def cdi_command(self) -> tuple[str, ...]:
+        """What writes the CDI specification anew."""
+        return ("systemctl", "restart", CDI_REFRESH) if CDI_REFRESH in self.units else CDI_GENERATE
 
 
 def version(text: str) -> tuple[int, ...]:
@@ -247,12 +258,27 @@ def _warnings(nvidia: NvidiaFacts, engine: EngineFacts, host: str, mode: str) ->
                 host,
             )
         )
-    if nvidia.units.get("nvidia-fabricmanager.service", "active") == "failed":
+    for card in nvidia.cards:
+        if card.persistence_mode == "Disabled" and PERSISTENCED not in nvidia.units:
+            findings.append(
+                Finding(
+                    "persistence_off",
+                    f"{host}: GPU {card.index}",
+                    f"The driver of {host} lets GPU {card.index} go whenever no process uses it, and takes seconds to "
+                    "bring it back at the next start.",
+                    "Install and start nvidia-persistenced, which comes with the driver. `nvidia-smi -pm 1` ends "
+                    "with the next boot.",
+                    WARNING,
+                    host,
+                )
+            )
+    manager = nvidia.units.get(FABRIC_MANAGER, "not installed" if nvidia.nvswitch else "active")
+    if manager == "failed" or (nvidia.nvswitch and manager not in ("active", "activating")):
         findings.append(
             Finding(
                 "fabric_manager_missing",
                 host,
-                f"nvidia-fabricmanager failed on {host}: on a machine with NVSwitch CUDA starts with error 802.",
+                f"nvidia-fabricmanager is {manager} on {host}: on a machine with NVSwitch CUDA starts with error 802.",
                 "Install it in exactly the driver's version and start it.",
                 WARNING,
                 host,
@@ -322,9 +348,20 @@ def _holds(condition: str, have: Mapping[str, tuple[int, ...]]) -> bool:
     }[match.group(2)]
 
 
-def boot_unit(programs: Sequence[str]) -> str:
-    """The text of the unit that makes device nodes and links before Docker starts; empty when there is no program."""
+def refreshes_cdi(toolkit: str) -> bool:
+    """Whether this version of the toolkit (empty: the newest) keeps the CDI specification fresh by itself."""
+    return not toolkit or version(toolkit) >= REFRESHES_CDI
+
+
+def boot_unit(programs: Sequence[str], units: Mapping[str, str]) -> str:
+    """The text of the unit that makes device nodes and links before Docker starts; empty when there is no program.
+
+    It also describes the cards anew, unless the toolkit does: a driver may have been updated since, and the numbers of
+    the device nodes are not the same at every boot.
+    """
     commands = [argv for program, argv in BOOT_COMMANDS if program in programs]
+    if CTK in programs and CDI_REFRESH not in units:
+        commands.append(CDI_GENERATE)
     if not commands:
         return ""
     # A failing program must not keep the engine down: without it the first container makes the nodes.

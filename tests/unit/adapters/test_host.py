@@ -83,18 +83,6 @@ def test_cdi(tmp_path, first, second, names, stale):
     assert missing == (f"{here}.gone" if stale else "")
 
 
-@pytest.mark.parametrize(
-    ("mode", "options"),
-    [
-        ("nvidia", ['--gpus="device=GPU-0,GPU-1"']),
-        ("runtime", ["--runtime=nvidia", "--env=NVIDIA_VISIBLE_DEVICES=GPU-0,GPU-1"]),
-        ("cdi", ["--device=nvidia.com/gpu=0", "--device=nvidia.com/gpu=1"]),
-    ],
-)
-def test_cards_are_given_as_compose_gives_them(mode, options):
-    assert host.card_options(mode, (0, 1), ("GPU-0", "GPU-1")) == options
-
-
 def test_waiting_ends_with_what_it_waits_for_or_with_its_limit():
     answers, slept = iter([False, False, True]), []
     assert host.wait_until(lambda: next(answers), 60, slept.append)

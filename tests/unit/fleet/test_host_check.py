@@ -95,6 +95,35 @@ NO_TOOLKIT = {"hook": False, "runtime": False, "toolkit": ""}
             ["fabric_manager_missing"],
             id="802",
         ),
+        pytest.param({"nvswitch": True}, {}, "nvidia", True, ["fabric_manager_missing"], id="802, not installed"),
+        pytest.param(
+            {"nvswitch": True, "units": {"nvidia-fabricmanager.service": "inactive"}},
+            {},
+            "nvidia",
+            True,
+            ["fabric_manager_missing"],
+            id="802, not started",
+        ),
+        pytest.param(
+            {"nvswitch": True, "units": {"nvidia-fabricmanager.service": "active"}}, {}, "nvidia", True, [], id="fabric"
+        ),
+        pytest.param(
+            {"units": {"nvidia-fabricmanager.service": "inactive"}}, {}, "nvidia", True, [], id="no NVSwitch, no need"
+        ),
+        pytest.param(
+            {"cards": (replace(CARD, persistence_mode="Disabled"),)}, {}, "nvidia", True, ["persistence_off"], id="pm"
+        ),
+        pytest.param(
+            {
+                "cards": (replace(CARD, persistence_mode="Disabled"),),
+                "units": {"nvidia-persistenced.service": "inactive"},
+            },
+            {},
+            "nvidia",
+            True,
+            [],
+            id="pm, started by the role",
+        ),
     ],
 )
 def test_nvidia(nvidia, engine, mode, managed, codes):
@@ -145,17 +174,37 @@ def test_card_sets(stacks, sets):
 
 
 @pytest.mark.parametrize(
-    ("programs", "commands"),
+    ("programs", "units", "commands"),
     [
-        ((), 0),
-        (("nvidia-ctk",), 1),
-        (("nvidia-modprobe", "nvidia-ctk"), 2),
+        ((), {}, 0),
+        (("nvidia-modprobe",), {}, 1),
+        (("nvidia-ctk",), {}, 2),
+        (("nvidia-modprobe", "nvidia-ctk"), {}, 3),
+        (("nvidia-modprobe", "nvidia-ctk"), {"nvidia-cdi-refresh.service": "inactive"}, 2),
     ],
 )
-def test_boot_unit(programs, commands):
-    unit = host_check.boot_unit(programs)
+def test_boot_unit(programs, units, commands):
+    unit = host_check.boot_unit(programs, units)
     assert unit.count("ExecStart=-") == commands
+    assert ("cdi generate" in unit) == ("nvidia-ctk" in programs and not units)
     assert ("Before=docker.service" in unit) == bool(programs)
+
+
+@pytest.mark.parametrize(
+    ("units", "command"),
+    [
+        ({}, ("nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.yaml")),
+        ({"nvidia-cdi-refresh.service": "inactive"}, ("systemctl", "restart", "nvidia-cdi-refresh.service")),
+    ],
+)
+def test_who_writes_the_cdi_specification(units, command):
+    assert replace(NVIDIA, units=units).cdi_command == command
+
+
+@pytest.mark.parametrize(("state", "start"), [(None, False), ("active", False), ("inactive", True), ("failed", True)])
+def test_persistence(state, start):
+    units = {} if state is None else {"nvidia-persistenced.service": state}
+    assert replace(NVIDIA, units=units).persistence_to_start is start
 
 
 @pytest.mark.parametrize(
@@ -169,3 +218,22 @@ def test_boot_unit(programs, commands):
 )
 def test_daemon_settings(mode, cdi_dirs, settings):
     assert host_check.daemon_settings(mode, replace(ENGINE, cdi_dirs=cdi_dirs)) == settings
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("nvidia", ['--gpus="device=GPU-0,GPU-1"']),
+        ("runtime", ["--runtime=nvidia", "--env=NVIDIA_VISIBLE_DEVICES=GPU-0,GPU-1"]),
+        ("cdi", ["--device=nvidia.com/gpu=0", "--device=nvidia.com/gpu=1"]),
+    ],
+)
+def test_cards_are_given_as_compose_gives_them(mode, options):
+    assert host_check.card_options(mode, (0, 1), ("GPU-0", "GPU-1")) == options
+
+
+@pytest.mark.parametrize(
+    ("version", "refreshes"), [("", True), ("1.18", True), ("1.18.1", True), ("1.20", True), ("1.17.8", False)]
+)
+def test_toolkits_that_describe_the_cards_themselves(version, refreshes):
+    assert host_check.refreshes_cdi(version) is refreshes
