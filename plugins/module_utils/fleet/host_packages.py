@@ -26,6 +26,7 @@ NVIDIA_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
 _OF_DOCKER = {ENGINE: ("docker-ce", "docker-ce-cli", "containerd.io"), COMPOSE: ("docker-compose-plugin",)}
 _SDK_DEB = ("python3-docker",)
+_PIP_RPM = ("python3-pip",)  # the RHEL family has no package of the SDK in its own repositories
 TOOLKIT_PACKAGES = (
     "nvidia-container-toolkit",
     "nvidia-container-toolkit-base",
@@ -134,12 +135,11 @@ def for_engine(
     pinned = [name for name in names if version and name in ("docker.io", "docker-ce", "docker-ce-cli")]
     epoch = "5:" if source == DOCKER and system.manager == "apt" else ""
     packages = [_with_version(system, name, f"{epoch}{version}" if name in pinned else "") for name in names]
-    if SDK in missing and system.manager == "apt":
-        packages += _SDK_DEB
+    if SDK in missing:
+        packages += _SDK_DEB if system.manager == "apt" else _PIP_RPM
     return Need(
         manager=system.manager,
         packages=tuple(packages),
-        # The RHEL family has no package of the SDK in its own repositories.
         pip=("docker",) if SDK in missing and system.manager == "dnf" else (),
         # Without a repository of its own there is no file to keep the pin beside; the version is installed, not held.
         pin=tuple(pinned) if source == DOCKER else (),

@@ -37,8 +37,8 @@ CE = "docker-ce docker-ce-cli containerd.io docker-compose-plugin"
         (NOBLE, "auto", "docker.io docker-compose-v2 python3-docker", "", ""),
         (NOBLE, "docker", f"{CE} python3-docker", "", "https://download.docker.com/linux/ubuntu"),
         (BOOKWORM, "auto", f"{CE} python3-docker", "", "https://download.docker.com/linux/debian"),
-        (RHEL, "auto", CE, "docker", "https://download.docker.com/linux/rhel/9/$basearch/stable"),
-        (ROCKY, "auto", CE, "docker", "https://download.docker.com/linux/centos/9/$basearch/stable"),
+        (RHEL, "auto", f"{CE} python3-pip", "docker", "https://download.docker.com/linux/rhel/9/$basearch/stable"),
+        (ROCKY, "auto", f"{CE} python3-pip", "docker", "https://download.docker.com/linux/centos/9/$basearch/stable"),
     ],
 )
 def test_a_bare_host(system, source, packages, pip, url):
