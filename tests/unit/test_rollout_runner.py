@@ -102,6 +102,7 @@ class Host:
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
     units: Any = None
+    weights: list[dict[str, Any]] = field(default_factory=list)  # what the program that fetches says, line by line
 
     def __post_init__(self) -> None:
         self.units = Units(self)
@@ -123,7 +124,14 @@ class Host:
             sleep=self.sleep,
             gpu_locks=str(self.root / "locks"),
             units=self.units,
+            fetch_weights=self.fetch_weights,
         )
+
+    def fetch_weights(self, one: Any, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        self.acts.append(f"fetch {one.label} for {', '.join(one.stacks)}")
+        for event in self.weights:
+            tell(event)
+        return self.weights[-1]
 
     def sleep(self, seconds: float) -> None:
         with self.lock:
@@ -425,6 +433,69 @@ def test_an_image_that_cannot_be_pulled_stops_nothing(host: Host) -> None:
     assert (outcomes["a"].ended, outcomes["a"].changed) == ("not_touched", False)
     assert outcomes["a"].failure is not None
     assert ids(host) == before
+
+
+def from_hub(host: Host, name: str, gpu: int, revision: str, **more: Any) -> RenderedStack:
+    cache = str(host.root / "hub")
+    weights = {"repo": "Qwen/Qwen3.5-9B", "revision": revision, "cache": cache, "home": "/root/.cache/huggingface"}
+    return stack(host, name, gpu, folders={cache: "0755"}, weights=weights, version=revision, **more)
+
+
+def test_weights_are_fetched_once_and_before_anything_stops(host: Host) -> None:
+    host.weights = [
+        {"event": "size", "total": 100, "missing": 100, "free": 999},
+        *({"event": "progress", "have": have, "total": 100} for have in (1, 5, 12, 13, 99)),
+        {"event": "done", "fetched": 100, "total": 100},
+    ]
+    roll(host, from_hub(host, "one", 0, "a"), from_hub(host, "two", 1, "a"), prefetch=True)
+    assert host.acts[:2] == ["pull a", "fetch Qwen/Qwen3.5-9B@a for one, two"]
+    assert (host.root / "hub").stat().st_mode & 0o7777 == 0o755
+    assert host.told.count(("one, two", "fetching")) == 4  # the size, and a line each 10 %
+    host.acts.clear()
+    roll(host, from_hub(host, "one", 0, "b"), from_hub(host, "two", 1, "a"), prefetch=True)
+    assert host.acts[:2] == ["fetch Qwen/Qwen3.5-9B@b for one", "stop vllm-one"]
+
+
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [
+        ({"event": "no_space", "total": 9, "missing": 9, "free": 1}, "weights_no_space"),
+        ({"event": "failed", "text": "ConnectError: [Errno 111] Connection refused"}, "hub_unreachable"),
+        ({"event": "failed", "text": "GatedRepoError: 401\nCannot access gated repo for url x."}, "hub_gated"),
+        ({"event": "failed", "text": "the container ended with status 137"}, "weights_not_fetched"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_weights_that_cannot_be_had_stop_nothing(host: Host, last: dict[str, Any], code: str) -> None:
+    host.weights = [{"event": "done", "fetched": 0, "total": 9}]
+    roll(host, from_hub(host, "one", 0, "a"), from_hub(host, "two", 1, "a"), prefetch=True)
+    before = ids(host)
+    host.weights, host.acts = [last], []
+    outcomes = roll(host, from_hub(host, "one", 0, "b"), stack(host, "two", 1, version="2"), prefetch=True)
+    assert outcomes["one"].failure is not None
+    assert (outcomes["one"].failure["code"], outcomes["one"].ended) == (code, "not_touched")
+    assert ids(host)["vllm-one"] == before["vllm-one"]
+    assert "stop vllm-one" not in host.acts
+    assert outcomes["two"].ended == "ready"
+
+
+@pytest.mark.parametrize("orders", [{"prefetch": True}, {"prefetch": False}], ids=["no library", "switched off"])
+def test_weights_may_be_left_to_the_engine(host: Host, orders: dict[str, Any]) -> None:
+    host.weights = [{"event": "no_library", "text": "No module named 'huggingface_hub'"}]
+    assert roll(host, from_hub(host, "one", 0, "a"), **orders)["one"].ended == "ready"
+    assert any(act.startswith("fetch") for act in host.acts) == orders["prefetch"]
+
+
+def test_a_folder_for_caches_is_made_without_a_restart(host: Host) -> None:
+    one = from_hub(host, "one", 0, "a")
+    roll(host, one)
+    before = ids(host)
+    (host.root / "hub").rmdir()
+    outcome = roll(host, one)["one"]
+    assert [difference.item for difference in outcome.differences] == [f"folder {host.root / 'hub'}"]
+    assert (outcome.ended, ids(host)) == ("written", before)
+    assert (host.root / "hub").is_dir()
+    assert roll(host, one)["one"].ended == "unchanged"
 
 
 def test_a_start_waits_for_memory_and_refuses_with_the_arithmetic(host: Host) -> None:
