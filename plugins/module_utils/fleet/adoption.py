@@ -18,7 +18,7 @@ from typing import Any, Mapping, Optional, Sequence
 
 from . import adopt_container, compose, options, secrecy, vllm_command
 from .compose import StackSettings
-from .compose_reader import Project, Service
+from .compose_reader import Project, Service, size
 from .errors import WARNING, Finding
 from .model import Image, Model, Stack
 from .option_changes import OWNED as OWNED_OPTIONS
@@ -218,7 +218,7 @@ class _Adopter:
         source = self._on_host(candidate, source)
         name = self._stack_name(candidate)
         stack: dict[str, Any] = {"name": name, "model": served}
-        gpus = self._gpus(candidate, args)
+        gpus = self._gpus(candidate)
         if gpus is not None:
             stack["gpus"] = gpus
             self.used_gpus |= set(gpus)
@@ -229,8 +229,7 @@ class _Adopter:
         if "gpu_memory_utilization" in args:
             stack["gpu_memory_utilization"] = args.pop("gpu_memory_utilization")
         if "kv_cache_memory_bytes" in args:
-            size = options.tokens(args.pop("kv_cache_memory_bytes"))
-            stack["kv_cache"] = _sized(size or 0)
+            stack["kv_cache"] = _sized(options.tokens(args.pop("kv_cache_memory_bytes")) or 0)
         if gpus and "gpu_memory_utilization" not in stack and "kv_cache" not in stack:
             problem = f"{name} names no share of the card: the engine takes its own default."
             remedy = "Write gpu_memory_utilization:, or kv_cache:, so that the plan can add up what the card holds."
@@ -257,7 +256,7 @@ class _Adopter:
         entrypoint = list(given if given is not None else candidate.entrypoint)
         words, named = vllm_command.arguments(entrypoint, definition.get("command") or [])
         overridden = given is not None and tuple(given) != candidate.entrypoint
-        if overridden or (named and not candidate.entrypoint and _names_vllm(definition.get("command") or [])):
+        if overridden or (named and not candidate.entrypoint):
             at = "entrypoint" if given else "command"
             problem = f"{candidate.service.name} names the program itself; a stack leaves that to its image."
             remedy = "Make sure that the image's own entrypoint is `vllm serve`."
@@ -269,7 +268,10 @@ class _Adopter:
             shown = secrecy.shown(words_unread)
             self._note(candidate, "not_expressed", ("command",), f"{shown}: {why}.", "Look what it should have meant.")
         args = dict(parsed.options)
-        args.pop("config", None)
+        file = args.pop("config", None)
+        if file and not candidate.config:
+            problem = f"the options in {file} are not read: it is no file of the host that is mounted there."
+            self._note(candidate, "not_expressed", ("command",), problem, "Write them under the model's args.")
         args = {**vllm_command.from_config(candidate.config, candidate.engine), **args}
         model_tag = args.pop("model_tag", None)
         source = parsed.model or str(args.pop("model", None) or model_tag or "")
@@ -309,7 +311,7 @@ class _Adopter:
             number += 1
         return name
 
-    def _gpus(self, candidate: Candidate, args: Mapping[str, Any]) -> Optional[list[int]]:
+    def _gpus(self, candidate: Candidate) -> Optional[list[int]]:
         """The cards by index; None when they cannot be known."""
         definition = candidate.definition
         requests = _requests(definition)
@@ -596,17 +598,12 @@ class _Adopter:
         visible = left.get("NVIDIA_VISIBLE_DEVICES")
         if visible is not None and stack.get("gpus") is not None:
             del left["NVIDIA_VISIBLE_DEVICES"]
-        if "CUDA_VISIBLE_DEVICES" in left and stack.get("gpus") is not None and not self._keeps_cuda(candidate):
+        by_cuda = candidate.definition["environment"].get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+        if "CUDA_VISIBLE_DEVICES" in left and stack.get("gpus") is not None and by_cuda:
             del left["CUDA_VISIBLE_DEVICES"]
             problem = f"CUDA_VISIBLE_DEVICES became gpus: {stack['gpus']}; the container will see these cards only."
             self._note(candidate, "replaced", ("environment", "CUDA_VISIBLE_DEVICES"), problem)
         return left
-
-    @staticmethod
-    def _keeps_cuda(candidate: Candidate) -> bool:
-        """Whether it counts among cards that were chosen by other means."""
-        environment = candidate.definition.get("environment") or {}
-        return environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 
     # ------------------------------------------------------------------ what the rendered service would not have
 
@@ -626,8 +623,8 @@ class _Adopter:
         for key, value in definition.items():
             if key in KEPT and value not in (None, False, [], {}, base.get(key)):
                 over[key] = value
-        if _is_user_default(over):
-            over.pop("network_mode")
+        if over.get("network_mode") in ("default", "bridge"):
+            del over["network_mode"]
         if "runtime" in over and over["runtime"] in (base.get("runtime"), "runc"):
             over.pop("runtime")
         if "devices" in over:
@@ -637,14 +634,14 @@ class _Adopter:
                 del over["devices"]
         if definition.get("ipc") != "host":
             shm = definition.get("shm_size")
-            if shm and shm != _bytes(base["shm_size"]):
+            if shm and shm != size(base["shm_size"]):
                 over["shm_size"] = _shm(int(shm))
             elif not shm:
                 problem = (
                     f"{candidate.service.name} has Docker's 64 MiB of shared memory; a stack has {base['shm_size']}."
                 )
                 self._note(candidate, "replaced", ("shm_size",), problem)
-        elif definition.get("shm_size") and definition["shm_size"] != _bytes(base["shm_size"]):
+        elif definition.get("shm_size") and definition["shm_size"] != size(base["shm_size"]):
             over["shm_size"] = _shm(int(definition["shm_size"]))
         volumes = self._volumes(candidate, base)
         if volumes:
@@ -897,10 +894,6 @@ def _is_cdi(request: Mapping[str, Any]) -> bool:
     return request.get("driver") == "cdi"
 
 
-def _names_vllm(words: Sequence[str]) -> bool:
-    return any(posixpath.basename(str(word)) == "vllm" or word in vllm_command.MODULES for word in words)
-
-
 def _is_dotenv(place: str) -> bool:
     return posixpath.basename(place) == ".env"
 
@@ -913,10 +906,6 @@ def _everywhere_twin(port: Mapping[str, Any], ours: Sequence[Mapping[str, Any]])
         and {str(port.get("host_ip") or ""), str(one.get("host_ip") or "")} <= set(compose.EVERY_ADDRESS)
         for one in ours
     )
-
-
-def _is_user_default(over: Mapping[str, Any]) -> bool:
-    return over.get("network_mode") in ("default", "bridge")
 
 
 def _lower(upper: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -937,20 +926,17 @@ def _scrubbed(over: dict[str, Any], done: Adopted, candidate: Candidate) -> dict
     return over
 
 
-def _bytes(text: Any) -> int:
-    match = re.fullmatch(r"\s*([\d.]+)\s*([kmgt]?)i?b?\s*", str(text).lower())
-    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else -1
-
-
-def _shm(size: int) -> str:
+def _shm(number: int) -> str:
+    """Bytes as Compose writes them."""
     for unit, factor in (("gb", GIB), ("mb", MIB), ("kb", KIB)):
-        if size % factor == 0:
-            return f"{size // factor}{unit}"
-    return f"{size}b"
+        if number % factor == 0:
+            return f"{number // factor}{unit}"
+    return f"{number}b"
 
 
-def _sized(size: int) -> str:
+def _sized(number: int) -> str:
+    """Bytes as the inventory writes them, exactly."""
     for unit, factor in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if size % factor == 0:
-            return f"{size // factor} {unit}"
-    return f"{size / KIB!r} KiB"
+        if number % factor == 0:
+            return f"{number // factor} {unit}"
+    return f"{number / KIB!r} KiB"
