@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What clients notice while the gateway changes: requests, failures and the slowest request, at a steady rate.
 
-    gateway_change.py [--requests 2000] [--rate 10] [--reloads 5] [reload] [crash] [upgrade]
+    gateway_change.py [--requests 2000] [--rate 10] [--reloads 5] [reload] [backend] [crash] [image]
 
-reload   some reloads, one after another          crash    one of two replicas is killed
-upgrade  one of two replicas is blocked, drained, restarted and opened again
+reload   some reloads, one after another, while --requests requests come
+backend  one of two replicas is rolled out with another configuration: blocked, drained, replaced, asked, opened
+crash    one of two replicas is killed and stays away for a while
+image    both instances of the gateway itself are replaced
 
-Needs the lab, converged with two replicas of one model:
-    ansible-playbook -i inventories/lab -i molecule/gateway/two_hosts.yml site.yml
+Needs the lab, converged with two replicas of one model and two instances of the gateway:
+    ansible-playbook -i inventories/lab -i molecule/gateway/two_hosts.yml -e litellm_gateway_instances=2 site.yml
 """
 
 from __future__ import annotations
@@ -29,15 +31,14 @@ from pathlib import Path
 from typing import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
-ANSIBLE = [
-    str(Path(sys.executable).parent / "ansible"),
-    "-i",
-    "inventories/lab",
-    "-i",
-    "molecule/gateway/two_hosts.yml",
+SITE = [
+    str(Path(sys.executable).parent / "ansible-playbook"),
+    *("-i", "inventories/lab", "-i", "molecule/gateway/two_hosts.yml", "site.yml"),
 ]
 MODEL = "summary"
-REPLICA, CONTAINER, PORT = "ana-docker--summarizer-too", "vllm-summarizer-too", 8103
+HOST, REPLICA, CONTAINER, PORT = "ana-ml2", "granite-summarizer", "vllm-granite-summarizer", 8003
+INSTANCES = ("litellm", "litellm-2")
+UNIT = "modelfleet-granite-summarizer.service"
 VAULT = ROOT / "inventories" / "lab" / "group_vars" / "gateways" / "vault.yml"
 KEY = re.search(r"sk-lab-only-\w+", VAULT.read_text(encoding="utf-8")).group()
 
@@ -47,8 +48,8 @@ def lab(*words: str) -> str:
     return done.stdout
 
 
-def on_gateway(command: str) -> str:
-    return lab("ssh", "ana-docker", command)
+def on(host: str, command: str) -> str:
+    return lab("ssh", host, command)
 
 
 class Load:
@@ -95,61 +96,64 @@ class Load:
         self.seconds.append(time.monotonic() - began)
 
 
-def workers() -> set[str]:
-    listed = on_gateway("docker top litellm -eo pid,args")
+def workers(instance: str) -> set[str]:
+    listed = on("ana-docker", f"docker top {instance} -eo pid,args")
     return {line.split()[0] for line in listed.splitlines() if "spawn_main" in line}
 
 
 def reload(times: int) -> None:
+    """Each instance reads its files, as the module does it: the next one when the one before is through."""
+    instances = [name for name in on("ana-docker", "docker ps --format '{{.Names}}'").split() if name in INSTANCES]
     for number in range(times):
-        before = workers()
+        instance = instances[number % len(instances)]
+        before = workers(instance)
         began = time.monotonic()
-        on_gateway("docker exec litellm sh -c 'kill -HUP 1'")
-        while before & (now := workers()) or len(now) < len(before):
-            time.sleep(2)
-        print(f"  reload {number + 1}: {time.monotonic() - began:.0f} s", flush=True)
+        on("ana-docker", f"docker exec {instance} sh -c 'kill -HUP 1'")
+        while before & (now := workers(instance)) or len(now) < len(before):
+            time.sleep(1)
+        print(f"  reload {number + 1} ({instance}): {time.monotonic() - began:.0f} s", flush=True)
 
 
 def crash() -> None:
-    time.sleep(5)
-    on_gateway(f"docker update --restart=no {CONTAINER} >/dev/null; docker kill {CONTAINER}")
-    time.sleep(40)
-    on_gateway(f"docker update --restart=unless-stopped {CONTAINER} >/dev/null; docker start {CONTAINER}")
-    healthy()
+    time.sleep(3)
+    on(HOST, f"docker kill {CONTAINER}; systemctl stop {UNIT}")
     time.sleep(20)
-
-
-def upgrade() -> None:
-    time.sleep(2)
-    gateway(f"blocked={REPLICA} drain=120")
-    on_gateway(f"docker restart {CONTAINER}")
-    healthy()
-    gateway("")
+    on(HOST, f"systemctl start {UNIT}; until curl -fs -o /dev/null http://127.0.0.1:{PORT}/health; do sleep 1; done")
     time.sleep(5)
 
 
-def healthy() -> None:
-    on_gateway(f"until curl -fs -o /dev/null http://127.0.0.1:{PORT}/health; do sleep 1; done")
+def backend() -> None:
+    another = {"vllm_stack_compose": {"environment": {"ROUND": str(time.time_ns())}}}
+    site("-l", HOST, "-e", f"only={REPLICA}", "--tags", "vllm_stack", "-e", json.dumps(another))
 
 
-def gateway(arguments: str) -> None:
-    """The module as a playbook calls it."""
-    groups = "gpu_hosts={{ groups['gpu_hosts'] | join(',') }} gateways=ana-docker ask=false"
-    words = [*ANSIBLE, "ana-docker", "-m", "modelfleet.inference.litellm_gateway", "-a", f"{groups} {arguments}"]
-    done = subprocess.run(words, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def image() -> None:
+    """Another memory limit replaces both containers as another image does, without a second image of 600 MB."""
+    limit = {"litellm_gateway_memory_limit": f"{3000 + time.time_ns() % 100}m"}
+    limit.update(litellm_gateway_instances=len(INSTANCES), litellm_gateway_ask=False)
+    site("-l", "ana-docker", "--tags", "litellm_gateway", "-e", json.dumps(limit))
+
+
+def site(*arguments: str) -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [*SITE, *arguments], cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode:
         sys.exit(done.stdout)
+    print(f"  the run: {time.monotonic() - began:.0f} s", flush=True)
 
 
 def main() -> None:
     cases: dict[str, Callable[[], None]] = {
         "reload": lambda: reload(wanted.reloads),
+        "backend": backend,
         "crash": crash,
-        "upgrade": upgrade,
+        "image": image,
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", default=list(cases), metavar="case", help=", ".join(cases))
-    parser.add_argument("--requests", type=int, default=2000, help="at least so many in each case")
+    parser.add_argument("--requests", type=int, default=2000, help="at least so many during the reloads")
     parser.add_argument("--rate", type=float, default=10, help="requests a second")
     parser.add_argument("--reloads", type=int, default=5)
     wanted = parser.parse_args()
@@ -158,7 +162,7 @@ def main() -> None:
     failed = 0
     for name in wanted.cases:
         print(f"{name}:", flush=True)
-        with Load(address, wanted.rate, wanted.requests) as load:
+        with Load(address, wanted.rate, wanted.requests if name == "reload" else 0) as load:
             cases[name]()
         ordered = sorted(load.seconds)
         failed += sum(load.failures.values())

@@ -507,6 +507,10 @@ def _ask_name(gateway: RenderedGateway, asked: Asked, seed: int, fetch: Fetch) -
     strangers = sorted({name for name in seen if name} - set(asked.route_ids))
     result = {"name": asked.name, "alias_of": asked.alias_of, "route": route, **conclude(verdicts)}
     result["questions"] = [each["question"] for each in verdicts]
+    if asked.route_ids and set(strangers) - set(asked.stand_ins):
+        code = "gateway_wrong_group"
+        message = f"is answered by {', '.join(strangers)}, which is no route of it ({', '.join(asked.route_ids)})."
+        return {**result, "passed": False, "code": code, "message": message, "remedy": REMEDIES[code]}
     if not result["passed"]:
         return _against_the_engine(gateway, asked, seed, fetch, result, verdicts)
     if strangers and asked.route_ids:
@@ -550,6 +554,7 @@ def _against_the_engine(
 
 
 REMEDIES = {
+    "gateway_wrong_group": "Look at model_group_alias and fallbacks in config.yaml, and at rows in LiteLLM's database.",
     "gateway_picture_dropped": "The gateway loses pictures: see the request in the engine's log; pin another release.",
     "gateway_reasoning_lost": "Clients of this gateway do not get the reasoning: pin another LiteLLM release.",
     "gateway_parameter_swallowed": "drop_params takes away what the engine knows: pin another LiteLLM release.",

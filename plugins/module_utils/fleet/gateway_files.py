@@ -78,6 +78,7 @@ class Asked:
     asks: Mapping[str, Any]
     route_ids: tuple[str, ...]  # who may answer
     alias_of: str = ""
+    stand_ins: tuple[str, ...] = ()  # who may answer when none of those can
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,10 @@ class RenderedGateway:
         values = dict(data)
         values["files"] = {name: RenderedFile(**file) for name, file in values["files"].items()}
         values["routes"] = tuple(Route(**route) for route in values["routes"])
-        values["asked"] = tuple(Asked(**{**asked, "route_ids": tuple(asked["route_ids"])}) for asked in values["asked"])
+        values["asked"] = tuple(
+            Asked(**{**asked, "route_ids": tuple(asked["route_ids"]), "stand_ins": tuple(asked["stand_ins"])})
+            for asked in values["asked"]
+        )
         for name in ("smallest_context", "replaced_on_overflow", "clients", "secrets", "instances"):
             values[name] = tuple(values[name])
         return cls(**values)
@@ -255,17 +259,24 @@ def _asked(plan: RoutePlan, blocked: frozenset[str]) -> Iterable[Asked]:
             continue
         # The gateway lists no context length, so that question is for the engine itself.
         first[group] = {**compose.asks(replicas[0].stack), "max_model_len": None}
-        yield Asked(group, "", first[group], tuple(replica.id for replica in replicas))
+        yield Asked(group, "", first[group], tuple(replica.id for replica in replicas), "", _stand_ins(plan, group))
     for alias, target in plan.gateway.aliases.items():
         if target in first:
             asks = {**first[target], "checks": [], "questions": ["text"] if first[target]["task"] == "chat" else []}
             if "image" in first[target]["modalities"]:
                 asks["questions"] = ["image_number"]
-            yield Asked(alias, "", asks, tuple(replica.id for replica in plan.replicas(target)), target)
+            ids = tuple(replica.id for replica in plan.replicas(target))
+            yield Asked(alias, "", asks, ids, target, _stand_ins(plan, target))
     for each in plan.pass_throughs:
         if each.path.endswith(f"/{each.stack.served_model_name}"):
             asks = {**compose.asks(each.stack), "max_model_len": None}
             yield Asked(each.stack.served_model_name, each.path, asks, ())
+
+
+def _stand_ins(plan: RoutePlan, model_name: str) -> tuple[str, ...]:
+    """Routes of the models that are declared as fallbacks of this one."""
+    others = [plan.gateway.aliases.get(other, other) for other in routes.stand_ins(plan, model_name)]
+    return tuple(replica.id for other in others for replica in plan.replicas(other))
 
 
 def base_service(image: str, port: int, listen: str, settings: GatewaySettings, directory: str) -> dict[str, Any]:
@@ -462,8 +473,12 @@ def differing(rendered: RenderedGateway, told: Told) -> list[Difference]:
             found.add("routes", f"{len(rendered.ids)} as in the inventory", "; ".join(said), RELOAD)
         elif rendered.config_mark and marks != {rendered.config_mark}:
             found.add("configuration", rendered.config_mark, ", ".join(sorted(marks)) or drift.ABSENT, RELOAD)
+        targets = {str(entry["model_info"]["id"]): entry.get("litellm_params") or {} for entry in answer}
         for route in rendered.routes:
             live = entries.get(route.id, {})
+            for item, wanted in (("model", f"hosted_vllm/{route.model_name}"), ("api_base", f"{route.url}/v1")):
+                have = targets.get(route.id, {}).get(item, wanted)
+                found.unless_equal(f"route {route.id} {item}", wanted, have, RELOAD)
             if route.supports_vision is not None and route.id in entries:
                 found.unless_equal(
                     f"route {route.id} supports_vision",
