@@ -38,6 +38,26 @@ def adopt(case: Path, *more: str, status: int = 0) -> str:
     return done.stdout
 
 
+SEVERAL = """
+- hosts: all
+  connection: local
+  gather_facts: false
+  tasks:
+    - modelfleet.inference.adopt: {{compose_file: {file}, to: "{to}"}}
+"""
+
+
+def test_several_hosts_do_not_write_one_file(tmp_path: Path) -> None:
+    file, play = CASES / "list_command" / "compose.yaml", tmp_path / "play.yml"
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", "one,two,", str(play)]
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    for to, status in ((tmp_path / "all.yml", 2), (tmp_path / "{{ inventory_hostname }}.yml", 0)):
+        play.write_text(SEVERAL.format(file=file, to=to), encoding="utf-8")
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.yml", "play.yml", "two.yml"]
+
+
 def changed(output: str) -> int:
     return int(re.search(r"^localhost .*changed=(\d+)", output, re.MULTILINE)[1])  # type: ignore[index]
 
@@ -61,7 +81,7 @@ def test_the_file_is_written_once_and_never_over_somebody_elses(tmp_path: Path) 
     assert to.read_text(encoding="utf-8") == "# mine\n"
 
 
-@pytest.mark.parametrize("case", ["gateway", "secrets_in_the_environment", "one_project_with_its_gateway"])
+@pytest.mark.parametrize("case", ["gateway", "secrets_in_the_environment"])
 def test_no_secret_is_shown_however_much_is_asked_for(case: str) -> None:
     output = adopt(CASES / case, "-vvv")
     assert "notareal" not in output
