@@ -63,9 +63,9 @@ def cached(repo: str, revision: Optional[str]) -> None:
     try:
         huggingface_hub.snapshot_download(repo, revision=revision, local_files_only=True)
     except Exception:
-        # It also misses what was left out on purpose.
+        # It also misses what was left out on purpose, by us or by an engine that fetched for itself.
         folder = huggingface_hub.snapshot_download(
-            repo, revision=revision, local_files_only=True, ignore_patterns=list(NOT_BESIDE_SAFETENSORS)
+            repo, revision=revision, local_files_only=True, allow_patterns=["*.safetensors", "config.json"]
         )
         if not glob.glob(os.path.join(glob.escape(folder), "*.safetensors")):
             raise

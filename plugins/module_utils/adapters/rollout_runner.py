@@ -196,7 +196,9 @@ class Rollout:
         failed: dict[str, StackFailed] = {}
         if not self.orders.prefetch:
             return failed
-        starting = [name for name in self.stacks if looked.step(name) in rollout_steps.STARTS and name not in barred]
+        # What only stands still loads what it loaded before; a hub that is down must not keep it from that.
+        new = (drift.RECREATE, drift.CREATE)
+        starting = [name for name in self.stacks if looked.step(name) in new and name not in barred]
         for one in weights.wanted([self.stacks[name] for name in starting]):
             shown = -1
             names = ", ".join(one.stacks)
