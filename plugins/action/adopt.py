@@ -79,11 +79,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 others = seen["others"]
             done = adoption.adopt(candidates, host=host, settings=settings, cards=cards)
             done.findings = [*findings, *done.findings]
-            for candidate in candidates:
-                if candidate.kind == adoption.GATEWAY:
-                    source = sources.get(adoption.config_path(candidate.definition))
-                    known = [*options["known_hosts"], host]
-                    adopt_gateway.adopt(candidate, source, done, hosts=known, settings=gateway_settings)
+            gateway, gateway_settings = adopt_gateway.adopt(
+                candidates, sources, done, hosts=[*options["known_hosts"], host], settings=gateway_settings
+            )
         except FleetError as error:
             return {"failed": True, "changed": False, "msg": str(error)}
         for other in others:
@@ -101,7 +99,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         compared: dict[str, Any] = {}
         more: list[str] = []
         if made and not file:
-            compared, more = self._compare(made, host, settings, candidates, gateway_settings, task_vars)
+            compared, more = self._compare(made, host, settings, candidates, gateway, gateway_settings, task_vars)
             differences = [one for found in compared.values() for one in found["differences"]]
         text = adopt_view.inventory(done, origin)
         lines = ["", f"--- {origin}", text.rstrip(), *adopt_view.notes(done), *adopt_view.planned(planned)]
@@ -130,6 +128,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         host: str,
         settings: compose.StackSettings,
         candidates: list[adoption.Candidate],
+        running: adoption.Candidate | None,
         gateway_settings: gateway_files.GatewaySettings,
         task_vars: Any,
     ) -> tuple[dict[str, Any], list[str]]:
@@ -156,15 +155,24 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             else:
                 compared.update(looked["stacks"])
         gateway = made.fleet.gateways.get(host)
-        running = next((one for one in candidates if one.kind == adoption.GATEWAY and one.live), None)
-        if gateway and running:
+        if gateway and running and running.live:
             rendered = gateway_files.render(
                 routes.make(made.fleet, gateway), gateway_settings, CLIENT_KEYS.read_text(encoding="utf-8")
             )
             container, image = running.live
             # A container of that name that it did not make is nothing that the gateway's role would replace.
             ours = gateway_files.LABEL_GATEWAY in (container["Config"].get("Labels") or {})
-            live = gateway_files.LiveGateway(container=container if ours else None, image=image, wanted_image=image)
+            beside = {
+                one.live[0]["Name"].lstrip("/"): one.live[0]
+                for one in candidates
+                if one.kind == adoption.GATEWAY and one.live and one.live[0]["Id"] != container["Id"]
+            }
+            live = gateway_files.LiveGateway(
+                container=container if ours else None,
+                image=image,
+                wanted_image=image,
+                beside=beside if ours else {},
+            )
             found = [
                 one.as_dict()
                 for one in gateway_files.compare(rendered, live, ask=False)

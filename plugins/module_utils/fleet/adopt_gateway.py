@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import Any, Collection, Mapping, Optional
+from dataclasses import replace
+from typing import Any, Collection, Mapping, Optional, Sequence
 
 from . import compose, gateway_files, routes, secrecy
-from .adoption import KEPT, REPLACED, Adopted, Candidate, config_inside
-from .compose_reader import Source
+from .adoption import GATEWAY, KEPT, REPLACED, Adopted, Candidate, compose_size, config_inside, config_path
+from .compose_reader import Source, size
 
 ENVIRONMENT = "os.environ/"
 ENGINE_PREFIXES = ("hosted_vllm/", "openai/", "vllm/")
@@ -37,30 +38,52 @@ MADE_FROM_ROUTES = (
 
 
 def adopt(
-    candidate: Candidate,
-    source: Optional[Source],
+    candidates: Sequence[Candidate],
+    sources: Mapping[str, Source],
     done: Adopted,
     *,
     hosts: Collection[str],
     settings: gateway_files.GatewaySettings,
-) -> None:
-    """Add ``fleet_gateway`` and its image to ``done``. ``source``: the file behind ``--config``; None: not readable.
+) -> tuple[Optional[Candidate], gateway_files.GatewaySettings]:
+    """Add ``fleet_gateway`` and its images to ``done``; what was adopted, and the settings that it takes.
 
-    ``hosts``: names that the inventory has; an address that is none of them needs a person to say whose it is.
+    ``sources``: the files behind ``--config`` by their path on the host. ``hosts``: names that the inventory has; an
+    address that is none of them needs a person to say whose it is.
     """
-    _Gateway(candidate, source, done, hosts, settings).adopt()
+    named = {str(one.definition.get("container_name") or ""): one for one in candidates if one.kind == GATEWAY}
+    if not named:
+        return None, settings
+    main = named.get(gateway_files.PROJECT, next(iter(named.values())))
+    front = named.get(gateway_files.FRONT)
+    twins = [name for name in named if front and re.fullmatch(f"{gateway_files.PROJECT}-[0-9]+", name)]
+    for name, other in named.items():
+        if other not in (main, front) and name not in twins:
+            problem = f"{name or other.service.name} is another gateway."
+            remedy = "A host has one; give this one a host of its own."
+            done.note("not_expressed", other.service.place(), problem, remedy)
+    if front:
+        # The balancer has the port, and the instances behind it are alike.
+        ports = front.definition.get("ports")
+        main = replace(main, service=replace(main.service, definition={**main.definition, "ports": ports}))
+        settings = replace(settings, instances=1 + len(twins))
+        done.variables["litellm_gateway_instances"] = settings.instances
+    source = sources.get(config_path(main.definition))
+    _Gateway(main, front, source, done, hosts, settings).adopt()
+    return main, settings
 
 
 class _Gateway:
     def __init__(
         self,
         candidate: Candidate,
+        front: Optional[Candidate],
         source: Optional[Source],
         done: Adopted,
         hosts: Collection[str],
         settings: gateway_files.GatewaySettings,
     ) -> None:
-        self.candidate, self.source, self.done, self.hosts, self.settings = candidate, source, done, hosts, settings
+        self.candidate, self.front, self.source = candidate, front, source
+        self.done, self.hosts, self.settings = done, hosts, settings
         self.vault = secrecy.Vault(done.secrets, done.secret_places)
         self.environment = dict(candidate.definition.get("environment") or {})
         self.read: set[str] = set()  # variables that became a value
@@ -73,7 +96,9 @@ class _Gateway:
             self._note(
                 "not_expressed", self.candidate.service.place("command"), problem, "Write its settings yourself."
             )
-        self.gateway["image"] = self._image()
+        self.gateway["image"] = self._image(self.candidate)
+        if self.front:
+            self.gateway["balancer"] = self._image(self.front)
         self._port()
         self._secret("master_key", "LITELLM_MASTER_KEY")
         if "master_key" not in self.gateway:
@@ -94,8 +119,7 @@ class _Gateway:
     def _note(self, code: str, place: str, problem: str, remedy: str = "") -> None:
         self.done.note(code, place, problem, remedy)
 
-    def _image(self) -> str:
-        candidate = self.candidate
+    def _image(self, candidate: Candidate) -> str:
         entry = {"repository": candidate.repository}
         for key in ("tag", "digest", "engine"):
             if getattr(candidate, key):
@@ -107,7 +131,7 @@ class _Gateway:
         if not candidate.digest:
             problem = f"nothing tells the digest of {candidate.repository}:{candidate.tag}."
             self._note("to_decide", candidate.service.place("image"), problem, "playbooks/pin.yml writes it.")
-        if not candidate.engine:
+        if not candidate.engine and candidate is self.candidate:
             problem = f"nothing tells which LiteLLM is in {candidate.repository}:{candidate.tag}."
             self._note("to_decide", candidate.service.place("image"), problem, "Write engine: with its version.")
         return name
@@ -274,9 +298,14 @@ class _Gateway:
                 plain[name] = value
         if plain:
             over["environment"] = plain
-        for key in KEPT:
-            if definition.get(key) not in (None, False, [], {}, base.get(key)) and key not in ("user", "network_mode"):
-                over[key] = definition[key]
+        base["mem_limit"] = size(base["mem_limit"])
+        for key, value in definition.items():
+            if (
+                key in KEPT
+                and value not in (None, False, [], {}, base.get(key))
+                and key not in ("user", "network_mode")
+            ):
+                over[key] = compose_size(value) if key in ("mem_limit", "mem_reservation") else value
         for volume in definition.get("volumes") or ():
             target = str(volume["target"])
             if target in (gateway_files.CONFIG_FOLDER, config_inside(definition)):
@@ -284,7 +313,7 @@ class _Gateway:
             remedy = "Write it under compose: of fleet_gateway if LiteLLM needs it."
             self._note("not_expressed", service.place("volumes"), f"{target} is mounted.", remedy)
         for key in definition:
-            if key in REPLACED and key not in ("container_name", "labels", "init") and not self.candidate.stack:
+            if REPLACED.get(key) and "modelfleet.gateway" not in (definition.get("labels") or {}):
                 self._note("replaced", service.place(key), f"{key}: the gateway's role sets it.", "")
         if definition.get("networks"):
             problem = f"is in the network {', '.join(map(str, definition['networks']))}."

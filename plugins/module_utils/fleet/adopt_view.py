@@ -13,7 +13,7 @@ from .errors import ERROR, Finding
 
 ORDER = (
     *("fleet_images", "fleet_models", "vllm_stack_gpu_mode", "vllm_stack_hub_cache"),
-    *("fleet_gpus", "fleet_stacks", "fleet_gateway"),
+    *("fleet_gpus", "fleet_stacks", "fleet_gateway", "litellm_gateway_instances"),
 )
 HEADINGS = {
     "to_decide": "To decide, because nothing says it:",

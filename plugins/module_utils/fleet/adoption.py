@@ -622,7 +622,7 @@ class _Adopter:
         over: dict[str, Any] = {}
         for key, value in definition.items():
             if key in KEPT and value not in (None, False, [], {}, base.get(key)):
-                over[key] = value
+                over[key] = compose_size(value) if key in ("mem_limit", "mem_reservation") else value
         if over.get("network_mode") in ("default", "bridge"):
             del over["network_mode"]
         if "runtime" in over and over["runtime"] in (base.get("runtime"), "runc"):
@@ -635,14 +635,14 @@ class _Adopter:
         if definition.get("ipc") != "host":
             shm = definition.get("shm_size")
             if shm and shm != size(base["shm_size"]):
-                over["shm_size"] = _shm(int(shm))
+                over["shm_size"] = compose_size(int(shm), "b")
             elif not shm:
                 problem = (
                     f"{candidate.service.name} has Docker's 64 MiB of shared memory; a stack has {base['shm_size']}."
                 )
                 self._note(candidate, "replaced", ("shm_size",), problem)
         elif definition.get("shm_size") and definition["shm_size"] != size(base["shm_size"]):
-            over["shm_size"] = _shm(int(definition["shm_size"]))
+            over["shm_size"] = compose_size(int(definition["shm_size"]), "b")
         volumes = self._volumes(candidate, base)
         if volumes:
             over["volumes"] = volumes
@@ -926,11 +926,11 @@ def _scrubbed(over: dict[str, Any], done: Adopted, candidate: Candidate) -> dict
     return over
 
 
-def _shm(number: int) -> str:
-    """Bytes as Compose writes them."""
-    for unit, factor in (("gb", GIB), ("mb", MIB), ("kb", KIB)):
+def compose_size(number: int, ending: str = "") -> str:
+    """Bytes as Compose writes them: ``4g``, or ``4gb`` with the ending ``b``."""
+    for unit, factor in (("g", GIB), ("m", MIB), ("k", KIB)):
         if number % factor == 0:
-            return f"{number // factor}{unit}"
+            return f"{number // factor}{unit}{ending}"
     return f"{number}b"
 
 

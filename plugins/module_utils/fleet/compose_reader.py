@@ -160,7 +160,7 @@ class _Reader:
             out["volumes"] = [
                 self._volume(entry, (*at, "volumes", index)) for index, entry in enumerate(out["volumes"])
             ]
-        for key in ("shm_size", "mem_limit"):
+        for key in ("shm_size", "mem_limit", "mem_reservation"):
             if key in out:
                 out[key] = size(out[key])
         if "gpus" in out:

@@ -57,11 +57,7 @@ def adopted(case: str) -> adoption.Adopted:
         candidates.append(candidate)
     done = adoption.adopt(candidates, host="ana-ml2", settings=StackSettings())
     done.findings = [*project.findings, *done.findings]
-    for candidate in candidates:
-        if candidate.kind == adoption.GATEWAY:
-            source = sources.get(adoption.config_path(candidate.definition))
-            settings = gateway_files.GatewaySettings()
-            adopt_gateway.adopt(candidate, source, done, hosts=["ana-ml2"], settings=settings)
+    adopt_gateway.adopt(candidates, sources, done, hosts=["ana-ml2"], settings=gateway_files.GatewaySettings())
     return done
 
 

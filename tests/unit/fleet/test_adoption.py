@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import (
+    adopt_gateway,
     adopt_view,
     adoption,
     compose,
     compose_reader,
+    gateway_files,
     inventory,
     plan,
+    routes,
     yaml_text,
 )
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.compose import StackSettings
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.model import Fleet
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.model import Fleet, Image
 from ansible_collections.modelfleet.inference.plugins.plugin_utils import yaml_source
 
 from tests.unit.fleet import compose_cases, deployments
@@ -161,3 +164,42 @@ def test_secrets_and_a_changed_host_come_back_too() -> None:
     assert after.hash == before.hash
     assert is_now.secrets == stack.secrets
     assert is_now.api_key == stack.api_key
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_our_gateway_is_adopted_as_it_was(instances: int) -> None:
+    fleet, _settings = deployments.production()
+    balancer = Image("haproxy", "haproxy", deployments.DIGEST) if instances > 1 else None
+    gateway = adoption.replace(
+        fleet.gateways["ana-docker"],
+        balancer=balancer,
+        fallbacks={"qwen3.5-9b-fp8": ("Qwen3-VL",)},
+        database_url="postgresql://litellm:pass$word@db/litellm",
+        timeout=300,
+        stream_timeout=20,
+        listen="10.0.0.5",
+        settings={"num_retries": 5},
+        compose={"environment": {"SET_VERBOSE": "True"}, "mem_limit": "4g"},
+    )
+    settings = gateway_files.GatewaySettings(instances=instances)
+    before = gateway_files.render(routes.make(fleet, gateway), settings, "")
+    files = {f"{before.directory}/{name}": file.content for name, file in before.files.items()}
+    source = yaml_source.for_compose(files[f"{before.directory}/compose.yaml"], "compose.yaml")
+    project = compose_reader.read(source, before.directory, files.get)
+    candidates = [adoption.of_service(service, project) for service in project.services]
+    path = f"{before.directory}/config/config.yaml"
+    done = adoption.adopt(candidates, host="ana-docker", settings=StackSettings())
+    _main, its = adopt_gateway.adopt(
+        candidates,
+        {path: yaml_source.for_python(files[path], "config.yaml")},
+        done,
+        hosts=list(fleet.hosts),
+        settings=gateway_files.GatewaySettings(),
+    )
+    assert not [one for one in done.findings if one.code in ("not_expressed", "replaced")]
+    assert its == settings
+    filled = {name: value for name, value in done.filled().items() if name in ("fleet_images", "fleet_gateway")}
+    again = inventory.parse({"ana-docker": filled}, gpu_hosts=[], gateways=["ana-docker"]).gateways["ana-docker"]
+    after = gateway_files.render(routes.make(fleet, again), its, "")
+    assert (after.hash, after.front_hash, after.config_mark) == (before.hash, before.front_hash, before.config_mark)
+    assert after.files == before.files
