@@ -84,7 +84,7 @@ class Engine:
 
     def speaks_plain_http(self, registry: str) -> bool:
         """Whether the daemon may talk to this registry without TLS."""
-        known = (self._call(lambda: self._client.info()).get("RegistryConfig") or {}).get("IndexConfigs") or {}
+        known = (self._call(self._client.info).get("RegistryConfig") or {}).get("IndexConfigs") or {}
         return registry in known and not known[registry].get("Secure", True)
 
     def pull(self, reference: str, progress: Callable[[int], None]) -> None:
