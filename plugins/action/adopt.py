@@ -27,6 +27,7 @@ from ..module_utils.fleet import (
     plan_view,
     rollout_steps,
     routes,
+    secrecy,
     units,
 )
 from ..module_utils.fleet.errors import Finding, FleetError
@@ -106,7 +107,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if compared or more:
             lines += adopt_view.comparison(compared, more)
         # Standard error: standard output belongs to the callback, which may print JSON there.
-        display.display("\n".join([*lines, ""]), stderr=True)
+        display.display(secrecy.scrubbed("\n".join([*lines, ""]), done.values_to_hide), stderr=True)
         result: dict[str, Any] = {
             "changed": False,
             "inventory": {name: value for name, value in variables.items() if adopt_view.said(done, name)},
@@ -118,6 +119,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "differences": differences,
             "secrets": dict(done.secret_places),
         }
+        result = secrecy.scrubbed(result, done.values_to_hide)
         if options["to"]:
             result.update(self._write(options["to"], text, host, task_vars))
         return result
@@ -178,7 +180,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 for one in gateway_files.compare(rendered, live, ask=False)
                 if one.action in gateway_files.REPLACES
             ]
-            compared["gateway"] = {"step": drift.CREATE if found else drift.WRITE, "differences": found}
+            step = drift.WRITE if not found else drift.RECREATE if ours else drift.CREATE
+            compared["gateway"] = {"step": step, "differences": found}
             if not ours:
                 name = container["Name"].lstrip("/")
                 more.append(

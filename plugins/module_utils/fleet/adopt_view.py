@@ -1,7 +1,7 @@
 # Copyright: modelfleet contributors
 # GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was adopted, as text to paste and to read. Whatever leaves here has been searched for every known secret."""
+"""What was adopted, as text to paste and to read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def inventory(done: Adopted, origin: str) -> str:
     header = [f"{MARK} {origin}."]
     if done.secrets:
         header.append("Its vault_… variables hold secrets: define them with `ansible-vault`, beside this file.")
-    return secrecy.scrubbed(yaml_text.dump(variables, header), done.values_to_hide)
+    text: str = secrecy.scrubbed(yaml_text.dump(variables, header), done.values_to_hide)
+    return text
 
 
 def said(done: Adopted, name: str) -> bool:
@@ -56,7 +57,7 @@ def notes(done: Adopted) -> list[str]:
         for name in done.secrets:
             unknown = "" if done.secrets[name] else " (nobody set it there)"
             lines.append(f"  {name}: {done.secret_places.get(name, '')}{unknown}")
-    return [secrecy.scrubbed(line, done.values_to_hide) for line in lines]
+    return lines
 
 
 def planned(findings: Sequence[Finding]) -> list[str]:

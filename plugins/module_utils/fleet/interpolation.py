@@ -58,13 +58,14 @@ def _closing(text: str, start: int) -> int:
 def _braced(inside: str, lookup: Lookup, unset: Optional[set[str]]) -> str:
     name = NAME.match(inside)
     if not name:
-        raise BadVariable(f"has ${{{inside}}}, which names no variable")
+        raise BadVariable("has ${…} that names no variable")
     rest = inside[name.end() :]
     if not rest:
         return _value(name[0], lookup, unset)
     match = re.match(r":?[-?+]", rest)
     if not match:
-        raise BadVariable(f"has ${{{inside}}}, which Compose does not know")
+        # Not what follows the name: a default may be a secret.
+        raise BadVariable(f"has ${{{name[0]}…}}, which Compose does not know")
     operator, word = match[0], rest[match.end() :]
     value = lookup(name[0])
     there = bool(value) if operator[0] == ":" else value is not None

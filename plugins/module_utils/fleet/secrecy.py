@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Sequence
 
 # Words between underscores. Rather one variable too many in the vault than one key on a screen.
 WORDS = frozenset(
@@ -128,9 +128,19 @@ def filled(value: Any, secrets: Mapping[str, str]) -> Any:
     return value
 
 
-def scrubbed(text: str, values: Iterable[str]) -> str:
-    """The last gate before a screen or a file: no known value passes."""
-    for value in sorted(set(values), key=len, reverse=True):
-        if len(value) >= SHORTEST:
-            text = text.replace(value, HIDDEN)
-    return text
+def scrubbed(value: Any, secrets: Iterable[str]) -> Any:
+    """The last gate before a screen, a file or a result: no known secret passes, however deep it lies."""
+    hidden = sorted({secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True)
+    return _scrubbed(value, hidden)
+
+
+def _scrubbed(value: Any, hidden: Sequence[str]) -> Any:
+    if isinstance(value, str):
+        for secret in hidden:
+            value = value.replace(secret, HIDDEN)
+        return value
+    if isinstance(value, Mapping):
+        return {_scrubbed(key, hidden): _scrubbed(item, hidden) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_scrubbed(item, hidden) for item in value]
+    return value

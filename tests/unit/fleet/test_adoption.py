@@ -53,7 +53,7 @@ def test_what_can_be_pasted_is_yaml_that_reads_back_and_holds_no_secret(case: st
     assert yaml.safe_load(text) == {
         name: done.variables[name] for name in adopt_view.ORDER if adopt_view.said(done, name)
     }
-    everything = text + "\n".join(adopt_view.notes(done))
+    everything = text + "\n".join(adopt_view.notes(done)) + repr(done.findings)
     for secret in done.values_to_hide:
         assert not secret or secret not in everything
     # Whatever the fixtures call a secret says so itself.

@@ -73,6 +73,8 @@ def test_equal_secrets_share_a_variable_and_others_do_not() -> None:
 
 
 def test_no_known_value_passes_the_last_gate() -> None:
-    assert secrecy.scrubbed("a longsecret b longsecret2", ["longsecret", "longsecret2", "b"]) == (
-        "a (not shown) b (not shown)"
-    )
+    value = {"a longsecret": ["b longsecret2", 7, None], "b": "b"}
+    assert secrecy.scrubbed(value, ["longsecret", "longsecret2", "b"]) == {
+        "a (not shown)": ["b (not shown)", 7, None],
+        "b": "b",
+    }
