@@ -565,9 +565,9 @@ REMEDIES = {
 def _lost(question: str) -> str:
     if question.startswith(("image", "video")):
         return "gateway_picture_dropped"
-    if question.startswith("thinking"):
+    if question == "thinking_on":
         return "gateway_reasoning_lost"
-    if question.startswith(("tool", "structured")):
+    if question.startswith(("tool", "structured", "thinking_off")):  # which is a parameter too
         return "gateway_parameter_swallowed"
     return "gateway_answer_differs"
 
