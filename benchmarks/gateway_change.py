@@ -11,7 +11,7 @@ crash    one of two replicas is killed and stays away for a while
 image    both instances of the gateway itself are replaced
 
 Needs the lab, converged with two replicas of one model and two instances of the gateway:
-    ansible-playbook -i inventories/lab -i molecule/gateway/two_hosts.yml -e litellm_gateway_instances=2 site.yml
+    ansible-playbook -i inventories/lab -i molecule/gateway/two_hosts.yml site.yml
 """
 
 from __future__ import annotations

@@ -8,13 +8,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import testinfra
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import http
+
+from benchmarks.gateway_change import Load
 
 OVERLAY = "molecule/gateway/two_hosts.yml"
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,6 +27,8 @@ LAB = ROOT / "inventories" / "lab" / "group_vars" / "gateways" / "vault.yml"
 MASTER = next(line.split()[1] for line in LAB.read_text().splitlines() if line.startswith("vault_litellm_master_key"))
 WRITERS = "sk-lab-writers-5f2c8e1b7a90"
 EVERYBODY = "sk-lab-everybody-83a1d07c6b52"
+SLOW = "sk-lab-slow-2d7e90b4c1f8"
+ENGINE_KEY = "sk-lab-engine-61c0f7a2d9e4"
 ROUTES = [
     "ana-docker--summarizer-too",
     "ana-ml2--embedder",
@@ -67,8 +74,15 @@ def chat(model: str, words: str = "What is 2 + 3? Answer with the number only.",
     return {"model": model, "messages": [{"role": "user", "content": words}], "max_tokens": 50, **more}
 
 
-def site(playbook, *arguments: str):
-    return playbook("site.yml", "-i", OVERLAY, *arguments)
+def site(playbook, *arguments: str, **variables: Any):
+    return playbook("site.yml", "-i", OVERLAY, *arguments, **variables)
+
+
+@pytest.fixture(scope="session")
+def addresses() -> dict[str, str]:
+    """Host -> where this machine reaches it, past ssh."""
+    lab = json.loads(subprocess.check_output([ROOT / "lab" / "lab", "status", "--json"], text=True))
+    return {name: entry["address"] for name, entry in lab.items() if name.startswith("ana-")}
 
 
 def test_every_stack_of_both_hosts_is_a_route(ask):
@@ -199,3 +213,59 @@ def test_a_key_that_is_taken_away_is_refused_at_once(host, ask):
         host.check_output(f"printf %s {shlex.quote(content)} > {keys}")
     time.sleep(0.1)
     assert ask("/v1/models", EVERYBODY).status == 200
+
+
+def test_requests_a_minute_are_counted_by_each_worker(addresses):
+    """5 a minute, by two workers in each of two instances; in a test that meets the turn of a minute, twice."""
+
+    def once(_number: int) -> int:
+        url = f"http://{addresses['ana-docker']}:4000/v1/chat/completions"
+        return http.fetch("POST", url, chat("summary"), {"Authorization": f"Bearer {SLOW}"}, 60).status
+
+    with ThreadPoolExecutor(16) as pool:
+        statuses = list(pool.map(once, range(64)))
+    assert set(statuses) == {200, 429}
+    assert 5 <= statuses.count(200) <= 40
+
+
+def test_an_engine_with_a_key_answers_the_gateway_only(host, ask, addresses, playbook):
+    url = f"http://{addresses['ana-docker']}:8103/v1/models"
+    assert http.fetch("GET", url).status == 401
+    assert http.fetch("GET", url, None, {"Authorization": f"Bearer {ENGINE_KEY}"}).status == 200
+    by = {ask("/v1/chat/completions", EVERYBODY, chat("summary")).headers["x-litellm-model-id"] for _ in range(12)}
+    assert "ana-docker--summarizer-too" in by
+    folder = "/opt/docker/compose"
+    holding = host.check_output(f"cd {folder} && grep -rl {ENGINE_KEY} summarizer-too litellm; true").split()
+    for name in holding:
+        assert host.file(f"{folder}/{name}").mode & 0o007 == 0, name
+        assert "compose.yaml" not in name
+    assert {"summarizer-too/.env", "litellm/config/secrets.yaml"} <= set(holding)
+    assert ENGINE_KEY not in host.check_output("ps -eo args; docker logs vllm-summarizer-too 2>&1")
+    run = site(playbook, "-l", "ana-docker", "--check", "--diff", vllm_stack_shm_size="4gb")
+    assert run.recap("ana-docker")["changed"] == 1, run.output
+    assert ENGINE_KEY not in run.output
+
+
+def test_an_engine_is_replaced_without_a_lost_request(addresses, playbook):
+    another = {"environment": {"ROUND": str(time.time_ns())}}
+    only = ("-l", "ana-ml2", "-e", "only=granite-summarizer", "--tags", "vllm_stack")
+    with Load(addresses["ana-docker"], 3, 0) as load:
+        run = site(playbook, *only, vllm_stack_compose=another)
+    assert run.status == 0, run.output
+    assert "granite-summarizer: finishing the requests it has" in run.output
+    assert "granite-summarizer: the gateways may use it again" in run.output
+    assert not load.failures
+    assert len(load.seconds) > 30
+
+
+def test_both_instances_are_replaced_without_a_lost_request(host, addresses, playbook):
+    def started() -> list[str]:
+        return host.check_output("docker inspect -f '{{.State.StartedAt}}' litellm litellm-2 litellm-front").split()
+
+    before = started()
+    with Load(addresses["ana-docker"], 3, 0) as load:
+        run = site(playbook, "-l", "ana-docker", "--tags", "litellm_gateway", litellm_gateway_memory_limit="2999m")
+    assert run.status == 0, run.output
+    assert [now != then for now, then in zip(started(), before)] == [True, True, False]
+    assert not load.failures
+    assert len(load.seconds) > 30

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Sequence
@@ -244,3 +245,79 @@ def test_a_diff_shows_no_secret(tmp_path: Path) -> None:
     assert "see: qwen-vl" in shown
     assert MASTER_KEY not in shown
     assert "sk-another" not in shown
+
+
+class Balancer:
+    """HAProxy: who is up, and what it was told, beside what Docker was."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.drained: set[str] = set()
+
+    def say(self, _path: str, command: str) -> str:
+        found = re.fullmatch(r"set server litellm/(\S+) state (drain|ready)", command)
+        if found:
+            self.lab.commands.append(f"{found[2]} {found[1]}")
+            (self.drained.add if found[2] == "drain" else self.drained.discard)(found[1])
+        return "done"
+
+    def serving(self, _path: str, _backend: str) -> set[str]:
+        return {"litellm", "litellm-2"} - self.drained
+
+
+BALANCED = (
+    ("*/fleet_images/haproxy", {"repository": "haproxy", "digest": "sha256:" + "f" * 64}),
+    (f"{GATEWAY}/balancer", "haproxy"),
+)
+
+
+class Two(Lab):
+    """Two instances; each start of one is noted by its name."""
+
+    def up(self, directory: str, *, timeout: float, service: str = "") -> compose_cli.Outcome:
+        self.commands.append(f"up {service}".strip())
+        self.start(self.wanted)
+        return compose_cli.Outcome(0, "")
+
+    def inspect(self, name: str) -> Any:
+        networks = {"one": {"IPAddress": "172.18.0.2" if name == "litellm" else "172.18.0.3"}}
+        return {**self.container, "NetworkSettings": {"Networks": networks}}
+
+
+def two(root: Path, *edits: tuple[str, Any]) -> RenderedGateway:
+    fleet = inventory.parse(changed(*BALANCED, *edits), gpu_hosts=GPU_HOSTS, gateways=GATEWAYS)
+    settings = gateway_files.GatewaySettings(
+        root=str(root), user=f"{os.getuid()}:{os.getgid()}", timeout=20, instances=2
+    )
+    return gateway_files.render(routes.make(fleet, fleet.gateways["ana-docker"]), settings, "# keys\n")
+
+
+def rollout_of_two(lab: Two, wanted: RenderedGateway) -> GatewayRollout:
+    made = rollout(lab, wanted)
+    labels = {LABEL_HASH: "old", "com.docker.compose.project.working_dir": wanted.directory}
+    state = {"Id": "2", "Config": {"Labels": labels}, "State": {"Status": "running"}}
+    beside = [{"Name": "/litellm-2", **state}, {"Name": "/litellm-front", **state}]
+    beside[1]["Config"] = {"Labels": {LABEL_HASH: wanted.front_hash}}
+    made.world.engine.ours = lambda label: beside  # type: ignore[method-assign]
+    return GatewayRollout(wanted, QUIET, replace(made.world, balancer=Balancer(lab)))
+
+
+def test_instances_are_replaced_one_after_another_and_out_of_use(tmp_path: Path) -> None:
+    wanted = two(tmp_path, (f"{GATEWAY}/master_key", "sk-another-0123456789abcdef"))
+    lab = Two(two(tmp_path))
+    assert rollout_of_two(lab, wanted).run().step == "recreate"
+    assert lab.commands[1:] == [
+        *("drain litellm", "up litellm", "ready litellm"),
+        *("drain litellm-2", "up litellm-2", "ready litellm-2"),
+        "up litellm-front",
+    ]
+
+
+def test_instances_read_their_files_one_after_another(tmp_path: Path) -> None:
+    wanted = two(tmp_path, NEW_ALIAS)
+    lab = Two(two(tmp_path))
+    lab.counts = wanted.models
+    made = rollout_of_two(lab, wanted)
+    made.world.engine.ours("")[0]["Config"]["Labels"][LABEL_HASH] = wanted.hash
+    assert made.run().step == "reload"
+    assert [each.split()[2] for each in lab.commands[1:]] == ["litellm", "litellm-2"]

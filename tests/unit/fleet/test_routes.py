@@ -540,3 +540,84 @@ def test_a_vision_flag_that_was_lost_is_seen() -> None:
     )
     items = [each.item for each in gateway_files.differing(gateway, dataclasses.replace(told(lost)))]
     assert "route ana-ml2--vl supports_vision" in items
+
+
+# --- two instances behind HAProxy -----------------------------------------------------------------------------------
+
+BALANCED = (
+    ("*/fleet_images/haproxy", {"repository": "haproxy", "digest": DIGEST}),
+    (f"{GATEWAY}/balancer", "haproxy"),
+)
+
+
+def balanced() -> RenderedGateway:
+    return rendered(*BALANCED, settings=GatewaySettings(instances=2))
+
+
+def beside(gateway: RenderedGateway, **hashes: str) -> dict[str, Any]:
+    wanted = {"litellm-2": gateway.hash, "litellm-front": gateway.front_hash, **hashes}
+    return {
+        name: {"Config": {"Labels": {LABEL_HASH: digest}}, "State": {"Status": "running"}}
+        for name, digest in wanted.items()
+        if digest
+    }
+
+
+def test_two_instances_are_reached_by_the_balancer_alone() -> None:
+    services = yaml.safe_load(balanced().files["compose.yaml"].content)["services"]
+    assert {name: each.get("ports") for name, each in services.items()} == {
+        "litellm": None,
+        "litellm-2": None,
+        "litellm-front": ["0.0.0.0:4000:4000"],
+    }
+    assert services["litellm-front"]["image"] == f"haproxy@{DIGEST}"
+    servers = re.findall(r"^    server (\S+) (\S+)$", balanced().files["front/haproxy.cfg"].content, re.MULTILINE)
+    assert servers == [("litellm", "litellm:4000"), ("litellm-2", "litellm-2:4000")]
+
+
+def test_two_instances_need_a_balancer() -> None:
+    with pytest.raises(ValueError, match="names no balancer: set balancer to the name of an image of HAProxy"):
+        rendered(settings=GatewaySettings(instances=2))
+
+
+def test_the_balancer_is_one_of_the_images() -> None:
+    assert [(each.code, each.place) for each in findings_of(changed((f"{GATEWAY}/balancer", "haproxi")))] == [
+        ("unknown_image", f"{PLACE}.balancer")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hashes", "items"),
+    [
+        ({}, {}),
+        ({"litellm-2": ""}, {"container litellm-2": "create"}),
+        ({"litellm-2": "old"}, {"hash of litellm-2": "recreate"}),
+        ({"litellm-front": "old"}, {"hash of litellm-front": "recreate"}),
+        ({"litellm-3": "any"}, {"container litellm-3": "recreate"}),
+    ],
+)
+def test_each_container_of_the_project_is_compared(hashes: dict[str, str], items: dict[str, str]) -> None:
+    gateway = balanced()
+    assert actions(gateway, live(gateway, beside=beside(gateway, **hashes))) == items
+
+
+def test_a_second_instance_that_is_not_wanted_any_more_goes() -> None:
+    found = actions(rendered(), live(rendered(), beside=beside(balanced())))
+    assert found == {"container litellm-2": "recreate", "container litellm-front": "recreate"}
+
+
+# --- a route that leads elsewhere -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "item"),
+    [
+        ({"model": "hosted_vllm/embedder"}, "route ana-ml2--vl model"),
+        ({"api_base": "http://elsewhere:8007/v1"}, "route ana-ml2--vl api_base"),
+    ],
+)
+def test_a_route_to_another_model_or_place_is_drift(parameters: dict[str, str], item: str) -> None:
+    gateway = rendered()
+    answer = [dict(entry) for entry in told(gateway).answers[0]]
+    answer[0]["litellm_params"] = parameters
+    assert actions(gateway, live(gateway, told=Told(200, (answer,)))) == {item: "reload"}
