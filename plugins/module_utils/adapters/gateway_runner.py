@@ -206,7 +206,7 @@ class GatewayRollout:
         if writes:
             staged = self._stage(restarts)
             try:
-                if restarts or any(each.action == gateway_files.RELOAD for each in writes):
+                if restarts or self._needs_validation(writes, live):
                     self._validate(staged, live)
                 self._swap(staged, live, restarts)
             finally:
@@ -249,6 +249,14 @@ class GatewayRollout:
             if name.startswith("config/") and group is not None:
                 os.chown(path, -1, group)  # the gateway's own user reads its secrets by the group
         return staged
+
+    def _needs_validation(self, writes: Sequence[Difference], live: LiveGateway) -> bool:
+        """Not where routes are only blocked or opened: an engine waits, and LiteLLM has taken the rest before."""
+        items = [each.item for each in writes if each.action == gateway_files.RELOAD]
+        name = "config/config.yaml"
+        if items != [f"file {name}"] or name not in live.files:
+            return bool(items)
+        return not gateway_files.only_blocked(live.files[name].content, self.gateway.files[name].content)
 
     def _validate(self, staged: str, live: LiveGateway) -> None:
         """LiteLLM's own opinion, in the image that will read it."""

@@ -489,6 +489,15 @@ def differing(rendered: RenderedGateway, told: Told) -> list[Difference]:
     return list(dict.fromkeys(found.differences))
 
 
+def only_blocked(before: str, after: str) -> bool:
+    """Whether two texts of config.yaml differ in nothing but which routes are blocked, and so in their mark."""
+
+    def rest(text: str) -> list[str]:
+        return [line for line in text.splitlines() if not line.strip().startswith(("blocked: ", "modelfleet_config: "))]
+
+    return rest(before) == rest(after)
+
+
 def proof(rendered: RenderedGateway) -> str:
     """What was asked about: another configuration or container must answer again."""
     return f"{rendered.hash[:12]} {rendered.config_mark}"

@@ -153,6 +153,17 @@ def test_a_new_route_is_read_first_and_reloaded_then(tmp_path: Path) -> None:
     assert not rollout(lab, wanted).look().changed
 
 
+def test_a_route_that_is_only_blocked_is_not_read_first(tmp_path: Path) -> None:
+    fleet = inventory.parse(changed(), gpu_hosts=GPU_HOSTS, gateways=GATEWAYS)
+    settings = gateway_files.GatewaySettings(root=str(tmp_path), user=f"{os.getuid()}:{os.getgid()}", timeout=20)
+    plan = routes.make(fleet, fleet.gateways["ana-docker"])
+    blocked = gateway_files.render(plan, settings, "# keys\n", ["ana-ml2--vl"])
+    lab = Lab(render(tmp_path))
+    assert rollout(lab, blocked).run().step == "reload"
+    assert rollout(lab, render(tmp_path)).run().step == "reload"
+    assert lab.commands == ["docker exec litellm sh -c kill -HUP 1"] * 2
+
+
 def test_check_mode_sees_the_same_and_writes_nothing(tmp_path: Path) -> None:
     before, wanted = render(tmp_path), render(tmp_path, NEW_ALIAS)
     lab = Lab(before)
