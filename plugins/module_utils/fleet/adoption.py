@@ -192,9 +192,9 @@ class _Adopter:
         modes, hubs = set(), set()
         for each in engines:
             requests = _requests(each.definition)
-            if requests:
-                cdi = any(_is_cdi(request) for request in requests)
-                modes.add("cdi" if cdi else "nvidia")
+            named = any(_is_cdi_name(str(one)) for one in each.definition.get("devices") or ())
+            if requests or named:
+                modes.add("cdi" if named or any(_is_cdi(request) for request in requests) else "nvidia")
             elif each.definition.get("runtime") == "nvidia":
                 modes.add("runtime")
             for volume in each.definition.get("volumes") or ():
@@ -328,10 +328,14 @@ class _Adopter:
         if not requests:
             visible = environment.get("NVIDIA_VISIBLE_DEVICES")
             if definition.get("runtime") != "nvidia":
-                if definition.get("devices") or definition.get("privileged"):
-                    at = ("devices",) if definition.get("devices") else ("privileged",)
-                    cdi = [str(one) for one in definition.get("devices") or () if "=" in str(one)]
-                    names += [one.rpartition("=")[2] for one in cdi]
+                at = ("devices",)
+                devices = [str(one) for one in definition.get("devices") or () if "nvidia" in str(one)]
+                names = [one.rpartition("=")[2] for one in devices if _is_cdi_name(one)]
+                if devices and not names:
+                    problem = f"{candidate.service.name} gets {', '.join(devices)} as files."
+                    remedy = "Write gpus: with the indexes of nvidia-smi; the number of a file is not one."
+                    self._note(candidate, "to_decide", at, problem, remedy)
+                    return None
                 if not names:
                     return []
             else:
@@ -892,6 +896,10 @@ def _requests(definition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _is_cdi(request: Mapping[str, Any]) -> bool:
     return request.get("driver") == "cdi"
+
+
+def _is_cdi_name(device: str) -> bool:
+    return device.startswith("nvidia.com/gpu=")
 
 
 def _is_dotenv(place: str) -> bool:

@@ -163,6 +163,8 @@ class _Reader:
         for key in ("shm_size", "mem_limit", "mem_reservation"):
             if key in out:
                 out[key] = size(out[key])
+        if "devices" in out:
+            out["devices"] = [device_text(device) for device in out["devices"]]
         if "gpus" in out:
             requests = [{"count": -1}] if out["gpus"] == "all" else out["gpus"]
             out["gpus"] = [_request(request) for request in requests]
@@ -328,6 +330,14 @@ def _with_devices(deploy: Mapping[str, Any], devices: Sequence[Mapping[str, Any]
     resources = deploy["resources"]
     reservations = {**resources["reservations"], "devices": list(devices)}
     return {**deploy, "resources": {**resources, "reservations": reservations}}
+
+
+def device_text(device: Any) -> str:
+    """A device in its short form; the name of one that is described by CDI stands alone."""
+    if not isinstance(device, Mapping):
+        return str(device)
+    source, target = str(device["source"]), str(device.get("target") or device["source"])
+    return f"{source}:{target}" if source.startswith("/") else source
 
 
 def text_of(value: Any) -> str:

@@ -103,6 +103,8 @@ def _theirs(service: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("shm_size", "mem_limit"):
         if key in out:
             out[key] = int(out[key])
+    if "devices" in out:
+        out["devices"] = [compose_reader.device_text(device) for device in out["devices"]]
     out["ports"] = [
         {key: port[key] for key in ("target", "protocol", "published", "host_ip") if port.get(key)}
         for port in out.get("ports") or ()
