@@ -19,7 +19,7 @@ from ansible.utils.display import Display
 from ..module_utils.adapters import asker
 from ..module_utils.fleet import compose, drift
 from ..module_utils.fleet.errors import FleetError
-from ..module_utils.fleet.rollout_steps import BACK, BLOCKED, HANDOVER, LEFT
+from ..module_utils.fleet.rollout_steps import BACK, BLOCKED, FAILED, HANDOVER, LEFT
 from ..plugin_utils import delegation, handover, host_stacks, screen
 
 display = Display()
@@ -98,13 +98,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _take_over(self, host: str, arguments: dict[str, Any], compared: dict[str, Any], task_vars: Any) -> None:
         """Prepare for telling the gateways which stacks are away, where any routes to one that is to be replaced."""
         self._handover: Any = None
-        self._waiting: list[str] = []
+        self._waiting: dict[str, str] = {}  # stack -> what was said about it last
         gateways, gpu_hosts = arguments.get("gateways"), arguments.get("gpu_hosts") or [host]
         steps = {name: one.get("step") for name, one in compared.items()}
         if not gateways or not int(arguments.get("drain", 1)) or drift.RECREATE not in steps.values():
             return
 
-        def block(gateway: str, blocked: list[str]) -> None:
+        def block(gateway: str, blocked: list[str]) -> bool:
             wanted = {"host": gateway, "gpu_hosts": gpu_hosts, "gateways": gateways, "blocked": blocked}
             try:
                 result = delegation.run(self, gateway, GATEWAY, {**wanted, "replace": False, "ask": False}, task_vars)
@@ -112,6 +112,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 result = {"failed": True, "msg": str(error)}
             if result.get("failed"):
                 display.warning(f"{gateway}: its routes to what is being replaced stay as they are: {result['msg']}")
+            return not result.get("failed")
 
         self._handover = handover.Handover(host, gpu_hosts, gateways, task_vars, block)
         arguments["routed"] = self._handover.routed([name for name, step in steps.items() if step == drift.RECREATE])
@@ -125,23 +126,24 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if self._handover.back(entry["stack"]):
                 self._settle(answers)
         elif entry is not None and entry["phase"] == HANDOVER:
-            self._waiting.append(entry["stack"])
-        for stack in list(self._waiting):
+            self._waiting[entry["stack"]] = ""
+        for stack, said in list(self._waiting.items()):
             decision, text = self._handover.decide(stack)
-            if text and (entry is not None or decision != handover.WAIT):
+            if text not in ("", said):
                 display.display(f"{host} {stack}: {text}", stderr=True)
             if decision == handover.WAIT:
+                self._waiting[stack] = text
                 continue
-            self._waiting.remove(stack)
+            del self._waiting[stack]
+            answer = LEFT
             if decision == handover.BLOCK:
-                self._settle(answers)
-            answer = BLOCKED if decision == handover.BLOCK else LEFT
+                answer = BLOCKED if self._settle(answers) else FAILED
             self._low_level_execute_command(f"echo {shlex.quote(f'{stack} {answer}')} >> {shlex.quote(answers)}")
 
-    def _settle(self, answers: str) -> None:
+    def _settle(self, answers: str) -> bool:
         # While gateways reload we do not look; the job must not take that for our end.
         self._low_level_execute_command(f"touch -d '+{GATEWAY_SECONDS} seconds' {shlex.quote(answers)}")
-        self._handover.settle()
+        return bool(self._handover.settle())
 
     def _module(self, name: str, arguments: dict[str, Any], task_vars: Any, **how: Any) -> dict[str, Any]:
         result: dict[str, Any] = self._execute_module(name, arguments, task_vars=task_vars, **how)

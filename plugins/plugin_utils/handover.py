@@ -27,10 +27,10 @@ BLOCK, WAIT, LEAVE = "block", "wait", "leave"
 
 
 class Handover:
-    """The stacks of ``host`` as the gateways see them. ``apply`` sets a gateway's blocked routes."""
+    """The stacks of ``host`` as the gateways see them. ``apply`` sets a gateway's blocked routes; False: it failed."""
 
     def __init__(
-        self, host: str, gpu_hosts: Sequence[str], gateways: Sequence[str], task_vars: Any, apply: Callable[..., None]
+        self, host: str, gpu_hosts: Sequence[str], gateways: Sequence[str], task_vars: Any, apply: Callable[..., bool]
     ) -> None:
         raw = hostvars.collect(task_vars["hostvars"], [*gpu_hosts, *gateways])
         fleet = inventory.parse(raw, gpu_hosts=list(gpu_hosts), gateways=list(gateways))
@@ -77,13 +77,15 @@ class Handover:
         with self._away() as away:
             return away.pop(self._id(stack), "") != ""
 
-    def settle(self) -> None:
-        """Let every gateway know what is away now."""
+    def settle(self) -> bool:
+        """Let every gateway know what is away now; False where one could not take it."""
         with self._locked("modelfleet-settle.lock"):
             with self._away() as away:
                 blocked = dict(away)
-            for name, plan in self.plans.items():
-                self.apply(name, [route for route in plan.ids if route in blocked])
+            taken = [
+                self.apply(name, [route for route in plan.ids if route in blocked]) for name, plan in self.plans.items()
+            ]
+            return all(taken)
 
     def _id(self, stack: str) -> str:
         return f"{self.host}--{stack}"

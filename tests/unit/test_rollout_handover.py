@@ -59,6 +59,7 @@ def host(tmp_path: Path) -> Served:
         ("blocked", 3, 4, False),  # finished, and seen idle twice
         ("blocked", 99, 6, True),  # the limit
         ("left", 99, 0, False),  # nobody else could answer, so it is never idle
+        ("failed", 99, 0, True),
         (None, 99, 0, True),  # the controller is gone
     ],
 )

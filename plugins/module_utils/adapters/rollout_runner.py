@@ -253,7 +253,7 @@ class Rollout:
         if answer == rollout_steps.LEFT:
             return  # it gets requests to the end, so it never has none
         if answer != rollout_steps.BLOCKED:
-            world.report(name, "draining", "[WARNING] nobody has told the gateways: requests may fail while it is away")
+            world.report(name, "draining", "[WARNING] a gateway was not told: requests may fail while it is away")
             return
         world.report(name, "draining", "finishing the requests it has")
         if draining.until_idle([stack.url], self.orders.drain_seconds, world.fetch, world.clock, world.sleep):

@@ -18,7 +18,8 @@ from .rendered import RenderedStack
 STARTS = (START, RECREATE, CREATE)  # steps after which an engine loads
 # What the host and the controller say to each other about a running engine that gateways send requests to.
 HANDOVER, BACK = "handover", "back"  # phases: it is about to stop; it answers again
-BLOCKED, LEFT = "blocked", "left"  # the answers: no gateway uses it now; they go on, because nobody else could answer
+# The answers: no gateway uses it now; they go on, because nobody else could answer; a gateway could not be told.
+BLOCKED, LEFT, FAILED = "blocked", "left", "failed"
 STILL_MIB = 64  # free memory that moves less than this stands still
 
 

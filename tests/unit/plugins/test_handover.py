@@ -29,7 +29,7 @@ def hosts(tmp_path: Path, monkeypatch: Any) -> Any:
     def make(*edits: tuple[str, Any]) -> tuple[Handover, Handover, list[tuple[str, list[str]]]]:
         variables = {"hostvars": changed(*edits)}
         made = [
-            Handover(host, GPU_HOSTS, GATEWAYS, variables, lambda name, blocked: told.append((name, blocked)))
+            Handover(host, GPU_HOSTS, GATEWAYS, variables, lambda name, blocked: not told.append((name, blocked)))
             for host in GPU_HOSTS
         ]
         return made[0], made[1], told
