@@ -9,7 +9,7 @@ import json
 import pkgutil
 import subprocess
 import threading
-from typing import IO, TYPE_CHECKING, Any, Callable, cast
+from typing import TYPE_CHECKING, Any, Callable
 
 from ..fleet.weights import Wanted
 
@@ -39,14 +39,15 @@ def fetch(one: Wanted, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]
         text=True,
         errors="replace",
     )
-    words, said_lines = cast("tuple[IO[str], IO[str]]", (process.stdin, process.stdout))  # both are pipes
+    words: Any = process.stdin
+    lines: Any = process.stdout
     last: dict[str, Any] = {}
     other: list[str] = []
     watch = _Watch(process)
     try:
         json.dump({"repo": one.repo, "revision": one.revision, "environment": dict(one.environment)}, words)
         words.close()
-        for line in said_lines:
+        for line in lines:
             watch.alive()
             try:
                 last = json.loads(line)

@@ -325,7 +325,7 @@ def _as_environment(value: Any) -> dict[str, str]:
 
 
 def _source(volume: Any) -> str:
-    return str(volume.get("source", "") if isinstance(volume, Mapping) else str(volume).split(":")[0])
+    return str(volume.get("source", "") if isinstance(volume, Mapping) else str(volume).partition(":")[0])
 
 
 def _target(volume: Any) -> str:
