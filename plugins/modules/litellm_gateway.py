@@ -172,7 +172,6 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.gate
     GatewayRollout,
     Orders,
     World,
-    run_command,
 )
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gateway_files import RenderedGateway
 
@@ -208,7 +207,6 @@ def main():
             engine=Engine(),
             fetch=http.fetch,
             seed=lambda: random.SystemRandom().getrandbits(31),
-            run=run_command,
         )
         rollout = GatewayRollout(gateway, orders, world)
         outcome = rollout.look() if module.check_mode else rollout.run()

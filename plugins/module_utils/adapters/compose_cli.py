@@ -10,19 +10,10 @@ look, we ask the daemon (``--dry-run`` is reported to touch real containers).
 from __future__ import annotations
 
 import os
-import subprocess
-from dataclasses import dataclass
 from typing import Sequence
 
-
-@dataclass(frozen=True)
-class Outcome:
-    status: int
-    output: str
-
-    @property
-    def ok(self) -> bool:
-        return self.status == 0
+from . import command
+from .command import Outcome
 
 
 def up(directory: str, *, timeout: float = 300, service: str = "") -> Outcome:
@@ -40,24 +31,15 @@ def run(directory: str, arguments: Sequence[str], timeout: float) -> Outcome:
     """One ``docker compose`` in that folder. A program that is missing or hangs is an outcome, not an exception."""
     # COMPOSE_FILE or COMPOSE_PROJECT_NAME of whoever runs us would make it another project than the folder's.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPOSE_")}
-    try:
-        done = subprocess.run(
-            ["docker", "compose", "--ansi", "never", "--progress", "plain", *arguments],
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        missing = directory if error.filename == directory else "docker"
-        return Outcome(127, f"{missing}: not found. Is the Docker command line with its compose plugin installed?")
-    except subprocess.TimeoutExpired:
-        return Outcome(124, f"docker compose {' '.join(arguments)} did not end within {timeout:g} s")
-    if done.returncode and "compose" in done.stdout and "is not a docker command" in done.stdout:
-        return Outcome(127, "docker compose: the compose plugin of the Docker command line is not installed.")
-    return Outcome(done.returncode, done.stdout)
+    done = command.run(
+        ["docker", "compose", "--ansi", "never", "--progress", "plain", *arguments],
+        timeout,
+        together=True,
+        folder=directory,
+        environment=environment,
+    )
+    if done.status == command.MISSING and "docker is" in done.output:
+        return Outcome(done.status, "docker is not there. Is it installed, with its compose plugin?")
+    if done.status and "compose" in done.output and "is not a docker command" in done.output:
+        return Outcome(command.MISSING, "docker compose: the Docker command line's compose plugin is not installed.")
+    return done

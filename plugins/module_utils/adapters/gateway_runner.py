@@ -14,7 +14,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from ..fleet import drift, gateway_files
 from ..fleet.drift import Difference, LiveFile
 from ..fleet.gateway_files import Asked, LiveGateway, RenderedGateway, Told
 from ..fleet.verdict import conclude
-from . import asker, balancer, compose_cli, draining, files
+from . import asker, balancer, command, compose_cli, draining, files
 from .docker_engine import Engine, EngineError
 from .http import Fetch, HttpAnswer
 
@@ -42,7 +41,7 @@ class World:
     engine: Engine
     fetch: Fetch
     seed: Callable[[], int]
-    run: Callable[[Sequence[str], float], compose_cli.Outcome]
+    run: Callable[..., command.Outcome] = command.run
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     compose: Any = compose_cli
@@ -75,26 +74,6 @@ class GatewayFailed(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{message} [{code}]")
         self.code = code
-
-
-def run_command(words: Sequence[str], timeout: float) -> compose_cli.Outcome:
-    """A program that is missing or hangs is an outcome too."""
-    try:
-        done = subprocess.run(
-            list(words),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        return compose_cli.Outcome(127, f"{error.filename}: not found")
-    except subprocess.TimeoutExpired:
-        return compose_cli.Outcome(124, f"{' '.join(words[:2])} did not end within {timeout:g} s")
-    return compose_cli.Outcome(done.returncode, done.stdout)
 
 
 def tell(gateway: RenderedGateway, fetch: Fetch, times: int = ASKED_AT_ONCE, url: str = "") -> Told:
@@ -274,6 +253,7 @@ class GatewayRollout:
                 *("--config", f"{gateway_files.CONFIG_FOLDER}/config.yaml", "--validate_config"),
             ],
             gateway.timeout,
+            together=True,
         )
         counted = re.search(r"config OK \((\d+) models\)", done.output)
         if done.status == 0 and counted and int(counted[1]) == gateway.models:
@@ -437,7 +417,7 @@ class GatewayRollout:
         # Not `docker kill --signal HUP`: after that Docker 20.10 takes the container for stopped on purpose, and a
         # later crash stays down.
         words = ["docker", "exec", instance, "sh", "-c", "kill -HUP 1"]
-        done = self.world.run(words, 60)
+        done = self.world.run(words, together=True)
         if not done.ok:
             raise GatewayFailed("gateway_reload_failed", f"{self.gateway.host}: {done.output.strip()[-500:]}")
 

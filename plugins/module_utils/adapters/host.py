@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 from dataclasses import replace
 from typing import Any, Callable, Optional, Sequence
@@ -31,26 +30,13 @@ from ..fleet.host_packages import DISTRIBUTION, DOCKER, System
 from ..fleet.rendered import LABEL_STACK
 from ..fleet.units import UNIT_DIRECTORY
 from . import nvidia_smi
+from .command import run
 
-COMMAND_SECONDS = 60
 RESTART_SECONDS = 300  # stopping the daemon waits for every container's own end
 UNITS = (PERSISTENCED, FABRIC_MANAGER, CDI_REFRESH)
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
 # Written when a restart was held back for something that no file shows; void once the daemon is younger than it.
 RESTART_MARKER = "/run/modelfleet/docker-restart-needed"
-
-
-def run(argv: Sequence[str], seconds: int = COMMAND_SECONDS) -> tuple[int, str, str]:
-    """Exit status, standard output, standard error; 127 when the program is not there, 124 when it hangs."""
-    try:
-        done = subprocess.run(
-            list(argv), capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL, check=False
-        )
-    except FileNotFoundError:
-        return 127, "", f"{argv[0]} is not there"
-    except subprocess.TimeoutExpired:
-        return 124, "", f"{argv[0]} gave no answer within {seconds} s"
-    return done.returncode, done.stdout, done.stderr
 
 
 def system(path: str = "/etc/os-release") -> System:

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass, replace
 from typing import Callable, Optional, Sequence
 
 from ..fleet import gpus
+from . import command
 
 Run = Callable[[Sequence[str]], "tuple[int, str]"]
 
@@ -26,16 +26,9 @@ class Report:
 
 
 def run(argv: Sequence[str]) -> tuple[int, str]:
-    """Exit status and everything written; 127 when the program is not there, 124 when it hangs."""
-    try:
-        done = subprocess.run(
-            list(argv), capture_output=True, text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL, check=False
-        )
-    except FileNotFoundError:
-        return 127, ""
-    except subprocess.TimeoutExpired:
-        return 124, f"no answer within {TIMEOUT_SECONDS} s"
-    return done.returncode, done.stdout + done.stderr
+    """Exit status and everything written."""
+    done = command.run(argv, TIMEOUT_SECONDS)
+    return done.status, "" if done.status == command.MISSING else done.output + done.errors
 
 
 def memory(run: Run = run, processes: bool = False) -> Report:

@@ -13,13 +13,12 @@ import contextlib
 import glob
 import os
 import pkgutil
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
 from ..fleet import units
 from ..fleet.units import LiveUnit
-from . import files
+from . import command, files
 
 if TYPE_CHECKING:
     from . import stack_runner  # noqa: F401  Never imported here, but so Ansible brings its text along.
@@ -162,9 +161,7 @@ def _read(path: str) -> Optional[str]:
 
 
 def _systemctl(*arguments: str, check: bool = True) -> str:
-    done = subprocess.run(
-        ["systemctl", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if check and done.returncode:
-        raise SystemdError(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
-    return done.stdout
+    done = command.run(["systemctl", *arguments], None)
+    if check and not done.ok:
+        raise SystemdError(f"systemctl {' '.join(arguments)}: {done.errors.strip() or done.status}")
+    return done.output

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Sequence
 
 import pytest
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import compose_cli
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.command import Outcome
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.gateway_runner import (
     GatewayFailed,
     GatewayRollout,
@@ -81,20 +81,20 @@ class Lab:
         body = {"data": self.read} if url.endswith("/model/info") else {}
         return HttpAnswer(200, json.dumps(body).encode())
 
-    def run(self, words: Sequence[str], timeout: float) -> compose_cli.Outcome:
+    def run(self, words: Sequence[str], *_more: Any, **_named: Any) -> Outcome:
         self.commands.append(" ".join(words))
         if "--validate_config" in words:
             assert MASTER_KEY not in self.commands[-1]
-            return compose_cli.Outcome(0, f"LiteLLM: config OK ({self.counts} models)")
+            return Outcome(0, f"LiteLLM: config OK ({self.counts} models)")
         self.reloads += 1
         if self.takes:
             self.read_files()
-        return compose_cli.Outcome(0, "")
+        return Outcome(0, "")
 
-    def up(self, directory: str, *, timeout: float) -> compose_cli.Outcome:
+    def up(self, directory: str, *, timeout: float) -> Outcome:
         self.commands.append("up")
         self.start(self.wanted)
-        return compose_cli.Outcome(0, "")
+        return Outcome(0, "")
 
     def inspect(self, _name: str) -> Any:
         return self.container
@@ -285,10 +285,10 @@ BALANCED = (
 class Two(Lab):
     """Two instances; each start of one is noted by its name."""
 
-    def up(self, directory: str, *, timeout: float, service: str = "") -> compose_cli.Outcome:
+    def up(self, directory: str, *, timeout: float, service: str = "") -> Outcome:
         self.commands.append(f"up {service}".strip())
         self.start(self.wanted)
-        return compose_cli.Outcome(0, "")
+        return Outcome(0, "")
 
     def inspect(self, name: str) -> Any:
         networks = {"one": {"IPAddress": "172.18.0.2" if name == "litellm" else "172.18.0.3"}}
