@@ -20,7 +20,7 @@ BELONGS = re.compile(
     r"(MANIFEST\.json|FILES\.json|README\.md|CONTRIBUTING\.md|CHANGELOG\.rst|LICENSE"
     r"|meta/runtime\.yml|changelogs/.*\.ya?ml|docs/.+\.(md|svg|png)|examples/.+\.(service|timer)|playbooks/.+\.(yml|html|j2)"
     r"|roles/\w+/(README\.md|(tasks|defaults|handlers|meta|vars|templates|files)/.+)"
-    r"|plugins/(module_utils|plugin_utils|modules|action|filter|doc_fragments|callback)/.+\.(py|yml|json|txt))$"
+    r"|plugins/(module_utils|plugin_utils|modules|action|filter|doc_fragments|callback)/.+\.(py|yml|json|txt|css))$"
 )
 NEEDED = ["MANIFEST.json", "LICENSE", "README.md", "meta/runtime.yml", "playbooks/site.yml", "playbooks/plan.yml"]
 
