@@ -301,7 +301,8 @@ def test_a_gateway_becomes_inventory(hosts: dict[str, str], folder: Folder) -> N
 
     # Nobody's gateway is removed by a run.
     assert "gateway: remove litellm first (docker rm -f litellm)" in output
-    folder.play("site.yml", "-l", "ana-docker", status=2)
+    refused = folder.play("site.yml", "-l", "ana-docker", status=2)
+    assert "ana-docker has a container litellm that is not ours" in refused
     assert running("ana-docker") == before
     ssh("ana-docker", "docker rm -f litellm")
     folder.play("site.yml", "-l", "ana-docker")
