@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import json
 import os
+import secrets
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +72,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 others: list[dict[str, Any]] = []
             else:
                 origin = f"what runs on {host}"
-                seen = self._execute_module(
+                key = secrets.token_hex(32)
+                looked = self._execute_module(
                     "modelfleet.inference.adopt_look",
-                    {"host": host, "roots": options["roots"] or [settings.root]},
+                    {"host": host, "roots": options["roots"] or [settings.root], "key": key},
                     task_vars=task_vars,
                 )
-                if seen.get("failed") or "found" not in seen:
-                    return {name: seen[name] for name in ("failed", "unreachable", "msg") if name in seen}
+                if looked.get("failed") or "sealed" not in looked:
+                    return {name: looked[name] for name in ("failed", "unreachable", "msg") if name in looked}
+                seen = json.loads(zlib.decompress(secrecy.sealed(base64.b64decode(looked["sealed"]), key)))
                 cards = None if seen["cards"] is None else [adoption.Card(**card) for card in seen["cards"]]
                 candidates, sources, findings = _of_host(seen)
                 others = seen["others"]

@@ -12,14 +12,18 @@ version_added: 0.1.0
 author: [modelfleet contributors (@modelfleet)]
 description:
   - The eyes of M(modelfleet.inference.adopt), which makes inventory of what they see. Reads only.
-  - B(The result holds the secrets of the containers.) Register it with C(no_log) only. M(modelfleet.inference.adopt)
-    lets none of it out.
+  - What it sees holds the secrets of the containers, and Ansible prints what a module answers with C(-vvv). So the
+    answer is sealed with a key that only M(modelfleet.inference.adopt) knows, and is of no use without it.
 options:
   roots:
     description: Folders below which each folder may be a Compose project that does not run now.
     type: list
     elements: path
     default: [/opt/docker/compose]
+  key:
+    description: What the answer is sealed with; a new one each time.
+    type: str
+    required: true
   host:
     description: Name of the host in the inventory; only used in messages.
     type: str
@@ -34,42 +38,25 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Read what runs
-  modelfleet.inference.adopt_look:
-  register: seen
-  no_log: true
+- name: Make inventory of what runs
+  modelfleet.inference.adopt:
 """
 
 RETURN = r"""
-found:
+sealed:
   description:
-    - Each engine and gateway that runs, with what C(docker inspect) says of it and its image (C(container), C(image)),
-      its version (C(version)), the texts of files that it mounts (C(texts)), names of variables that are secrets
-      (C(hidden)), and the questions that it has answered (C(asked)).
-  returned: always
-  type: list
-  elements: dict
-  sample: []
-others:
-  description: Containers that are neither, with name and image; stopped ones of engines with their state.
-  returned: always
-  type: list
-  elements: dict
-  sample: [{name: open-webui, image: "ghcr.io/open-webui/open-webui:main", project: chat, state: running}]
-folders:
-  description: Compose projects that do not run, with the texts of their files by path.
-  returned: always
-  type: dict
-  sample: {}
-cards:
-  description: The GPUs of the host, memory in bytes; V(null) when C(nvidia-smi) does not answer.
-  returned: always
-  type: list
-  elements: dict
-  sample: [{index: 0, uuid: GPU-5f2c1c3e-0001-4c8e-9d2a-000000000001, memory: 102642249728, compute_capability: "12.0"}]
+    - What was seen, as compressed JSON, sealed and in base64. C(found) are the engines and gateways that run, with what
+      C(docker inspect) says of them and their images; C(others) the other containers; C(folders) Compose projects that
+      do not run, with the texts of their files; C(cards) the GPUs, or V(null) when C(nvidia-smi) does not answer.
+  returned: success
+  type: str
+  sample: bm90IHJlYWRhYmxl
 """
 
+import base64
+import json
 import os
+import zlib
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import files, http, nvidia_smi
@@ -79,6 +66,7 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import 
     adoption,
     gpus,
     interpolation,
+    secrecy,
 )
 
 COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
@@ -167,6 +155,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "roots": {"type": "list", "elements": "path", "default": ["/opt/docker/compose"]},
+            "key": {"type": "str", "required": True, "no_log": True},
             "host": {"type": "str", "default": "this host"},
         },
         supports_check_mode=True,
@@ -206,9 +195,10 @@ def main() -> None:
             }
             for card in report.cards
         ]
-    module.exit_json(
-        changed=False, found=found, others=others, folders=folders(module.params["roots"], running), cards=cards
-    )
+    answer = {"found": found, "others": others, "folders": folders(module.params["roots"], running), "cards": cards}
+    packed = zlib.compress(json.dumps(answer).encode("utf-8"))
+    sealed = base64.b64encode(secrecy.sealed(packed, module.params["key"]))
+    module.exit_json(changed=False, sealed=sealed.decode("ascii"))
 
 
 if __name__ == "__main__":

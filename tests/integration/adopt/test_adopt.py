@@ -247,7 +247,7 @@ def test_what_runs_becomes_inventory_and_the_comparison_comes_true(hosts: dict[s
         ssh("ana-ml2", WAIT.format(port=port, path="/health"))
     before = running("ana-ml2")
 
-    output = folder.adopt("-l", "ana-ml2")
+    output = folder.adopt("-l", "ana-ml2", "-vvv")  # also then no secret is shown: play looks
     assert said(output) == {"qwen": True, "embedder": True}
     assert "container vllm-qwen: Config.Env HF_TOKEN" in output
     assert re.search(r"container bystander: \S+ is no model server", output)

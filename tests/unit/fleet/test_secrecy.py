@@ -78,3 +78,12 @@ def test_no_known_value_passes_the_last_gate() -> None:
         "a (not shown)": ["b (not shown)", 7, None],
         "b": "b",
     }
+
+
+@pytest.mark.parametrize("data", [b"", b"a secret" * 9, bytes(range(256)) * 3])
+def test_what_is_sealed_is_read_with_its_key_only(data: bytes) -> None:
+    hidden = secrecy.sealed(data, "key")
+    assert secrecy.sealed(hidden, "key") == data
+    assert len(hidden) == len(data)
+    assert not data or (hidden != data and secrecy.sealed(hidden, "other") != data)
+    assert b"secret" not in hidden
