@@ -250,7 +250,7 @@ class TestWeights:
         said.append(older.check_output("docker logs vllm-tiny 2>&1"))
         assert not [text for text in said if TOKEN in text]
         # Ansible's own copy of the arguments (0700) goes with the end of its job, a moment later.
-        older.check_output("for _ in $(seq 100); do pgrep -f AnsiballZ_rollout || exit 0; sleep 0.1; done")
+        older.check_output("for _ in $(seq 100); do pgrep -f '[A]nsiballZ_rollout' || exit 0; sleep 0.1; done")
         holding = older.run(f"grep -rlF {TOKEN} /opt/docker /root /tmp /var/log /run/modelfleet").stdout.split()
         assert {path.rpartition("/")[2] for path in holding} == {".env", "stack.json"}, holding
         for path in holding:
@@ -259,7 +259,7 @@ class TestWeights:
     def test_the_next_run_goes_on_from_what_is_whole(self, older, run, log):
         done = run("--tags", "vllm_stack", *OLDER, hub_revision=2)
         assert done.status == 0, done.output
-        assert "/model-00001.safetensors - token" not in log().replace("HEAD", "")
+        assert "/model-00001.safetensors" not in log()
         assert older.file(f"{BLOBS}/snapshots/{'2' * 40}/slow.safetensors").size > 0
         assert "fetching weights" in done.output
         assert done.output.index("weights of lab/tiny@222222222222 are here") < done.output.index("stopping the old")

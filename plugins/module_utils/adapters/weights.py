@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pkgutil
 import subprocess
@@ -45,8 +46,9 @@ def fetch(one: Wanted, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]
     other: list[str] = []
     watch = _Watch(process)
     try:
-        json.dump({"repo": one.repo, "revision": one.revision, "environment": dict(one.environment)}, words)
-        words.close()
+        with contextlib.suppress(BrokenPipeError):  # it ended before it read; its own words say why
+            json.dump({"repo": one.repo, "revision": one.revision, "environment": dict(one.environment)}, words)
+            words.close()
         for line in lines:
             watch.alive()
             try:
@@ -54,8 +56,6 @@ def fetch(one: Wanted, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]
                 tell(last)
             except ValueError:
                 other.append(line.strip())
-    except BrokenPipeError:
-        pass  # it ended before it read; its own words say why
     finally:
         watch.end()
         status = process.wait()
