@@ -289,8 +289,9 @@ def base_service(image: str, port: int, listen: str, settings: GatewaySettings, 
             *("--host", "0.0.0.0"),
             *("--port", str(PORT)),
             *("--num_workers", str(settings.workers)),
-            # A new worker has this long to come up before the old one is kept; importing LiteLLM alone may take 25 s.
-            *("--timeout_worker_healthcheck", "120"),
+            # A new worker has this long to come up before the old one is kept. It takes 15 s on an idle machine and
+            # more than 120 s on one whose processors are ten times over-subscribed.
+            *("--timeout_worker_healthcheck", str(max(120, settings.timeout // 2))),
         ],
         "environment": {
             "DISABLE_ADMIN_UI": "True",

@@ -420,7 +420,7 @@ def test_the_container_is_closed() -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["volumes"] == ["/opt/docker/compose/litellm/config:/etc/litellm:ro"]
     assert service["stop_grace_period"] == "620s"
-    assert service["command"][-4:] == ["--num_workers", "2", "--timeout_worker_healthcheck", "120"]
+    assert service["command"][-4:] == ["--num_workers", "2", "--timeout_worker_healthcheck", "150"]
 
 
 def test_compose_of_the_inventory_is_merged() -> None:
