@@ -18,12 +18,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # Files with mode and content, containers with image and start time, images, networks, volumes: whatever a check run
-# could leave behind. Not what engines write by themselves (logs, caches), nor the times of folders, in which Ansible's
-# own temporary files come and go.
+# could leave behind. Not what engines write by themselves (logs, caches; runc at each health check), nor the times of
+# folders, in which Ansible's own temporary files come and go.
 DIGEST = r"""
 cd /
 find etc/docker etc/systemd/system etc/apt opt/docker root/.ansible tmp run/modelfleet -xdev \
-  ! -path '*/cache/*' \( -type d -printf '%p %m\n' -o -printf '%p %m %s %Ts %l\n' \) 2>/dev/null | sort
+  ! -path '*/cache/*' ! -name 'runc-process*' \
+  \( -type d -printf '%p %m\n' -o -printf '%p %m %s %Ts %l\n' \) 2>/dev/null | sort
 find opt/docker etc/docker -xdev -type f -exec sha256sum {} + 2>/dev/null | sort
 docker ps -aq --no-trunc | sort |
   xargs -r docker inspect --format '{{.Id}} {{.Image}} {{.State.StartedAt}} {{.RestartCount}}'
