@@ -147,8 +147,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _module(self, name: str, arguments: dict[str, Any], task_vars: Any, **how: Any) -> dict[str, Any]:
         result: dict[str, Any] = self._execute_module(name, arguments, task_vars=task_vars, **how)
-        for key in ("invocation", "exception"):  # the one repeats the stacks, .env included, the other the message
-            result.pop(key, None)
+        return self._shown(result)
+
+    @staticmethod
+    def _shown(result: dict[str, Any]) -> dict[str, Any]:
+        """Without what repeats the stacks (.env included) or the message. A module that broke has a traceback only."""
+        result.pop("invocation", None)
+        if result.get("msg"):
+            result.pop("exception", None)
         return result
 
     def _follow(self, host: str, arguments: dict[str, Any], task_vars: Any) -> dict[str, Any]:
@@ -176,9 +182,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             result = self._status(status, task_vars)
         done = " ".join(shlex.quote(path) for path in (progress, answers, job["results_file"]))
         self._low_level_execute_command(f"rm -f {done}")
-        for name in ("invocation", "exception", "ansible_job_id", "started", "finished", "results_file"):
+        for name in ("ansible_job_id", "started", "finished", "results_file"):
             result.pop(name, None)
-        return result
+        return self._shown(result)
 
     def _entries(self, path: str, ended: Any) -> Iterator[dict[str, Any] | None]:
         """Lines of the progress file as they come, and None after each look, until it ends or the job is gone."""

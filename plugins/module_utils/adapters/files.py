@@ -50,7 +50,13 @@ def make_folder(path: str, mode: str, user: str = "") -> None:
     """
     if os.path.isdir(path):
         return
-    os.makedirs(path)
+    try:
+        os.makedirs(path)
+    except FileExistsError:
+        # A stack of another card came first: several share a cache.
+        if os.path.isdir(path):
+            return
+        raise
     os.chmod(path, int(mode, 8))
     if re.fullmatch(r"\d+(:\d+)?", user):
         owner, _colon, group = user.partition(":")

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -43,3 +45,17 @@ def test_the_size_of_a_model_on_the_host(tmp_path: Path, model: str, volumes: li
         path.write_bytes(b"w" * content)
     there = [volume.format(here=tmp_path) if isinstance(volume, str) else volume for volume in volumes]
     assert files.checkpoint_bytes(model, there) == size
+
+
+def test_stacks_of_two_cards_make_the_cache_they_share_at_the_same_time(tmp_path: Path) -> None:
+    for attempt in range(200):
+        path = str(tmp_path / str(attempt) / "vllm" / "cache")
+        together = Barrier(4)
+
+        def make(path: str = path, together: Barrier = together) -> None:
+            together.wait()
+            files.make_folder(path, "0755")
+
+        with ThreadPoolExecutor(4) as pool:
+            for made in [pool.submit(make) for _each in range(4)]:
+                made.result()
