@@ -58,6 +58,7 @@ def test_lanes_run_side_by_side_each_with_its_lab_and_what_must_wait_waits(monke
     lab.chmod(0o755)
     monkeypatch.setattr(suites, "LAB", [str(lab)])
     monkeypatch.setenv("LAB_NAME", "here")
+    monkeypatch.setenv("LAB_INDEX", "0")
     meet = (
         "import pathlib, sys, time\n"
         "pathlib.Path(sys.argv[1]).touch()\n"
