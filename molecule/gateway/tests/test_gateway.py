@@ -194,7 +194,7 @@ def test_what_the_image_refuses_never_arrives(host, ask, playbook):
     """An image that is no LiteLLM stands for any release that does not take the configuration."""
     look = f"sha256sum {CONFIG} {FOLDER}/compose.yaml; docker inspect -f '{{{{.State.StartedAt}}}}' litellm"
     before = host.check_output(look)
-    wrong = {"image": "sim-vllm", "master_key": MASTER, "aliases": {"see": "qwen3.5-9b-fp8"}}
+    wrong = {"image": "sim-vllm", "balancer": "haproxy", "master_key": MASTER, "aliases": {"see": "qwen3.5-9b-fp8"}}
     run = site(playbook, "-l", "ana-docker", "-e", json.dumps({"fleet_gateway": wrong}))
     assert run.status != 0
     assert "gateway_config_refused" in run.output
