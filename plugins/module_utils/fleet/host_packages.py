@@ -90,7 +90,7 @@ class Need:
 
 
 # Distribution packages, where the distribution has Compose v2. Debian 12 has only Compose 1.
-_OF_DISTRIBUTION: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
+OF_DISTRIBUTION: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
     ("debian", "12"): {ENGINE: ("docker.io",), COMPOSE: (), SDK: _SDK_DEB},
     ("debian", "13"): {ENGINE: ("docker.io", "docker-cli"), COMPOSE: ("docker-compose",), SDK: _SDK_DEB},
     ("ubuntu", "22.04"): {ENGINE: ("docker.io",), COMPOSE: ("docker-compose-v2",), SDK: _SDK_DEB},
@@ -117,7 +117,7 @@ def for_engine(
     """
     if not missing:
         return Need()
-    own = _OF_DISTRIBUTION.get((system.id, system.version.split(".")[0] if system.id == "debian" else system.version))
+    own = OF_DISTRIBUTION.get((system.id, system.version.split(".")[0] if system.id == "debian" else system.version))
     if not system.manager or (system.manager == "apt" and own is None):
         return Need(findings=(_unknown(system, host),))
     # Docker's Compose plugin also works beside a distribution's engine that has none of its own (Debian 12).
