@@ -135,8 +135,12 @@ class Lanes:
                 for running in self._running:
                     os.killpg(running.pid, signal.SIGTERM)
                 self._changed.notify_all()
-            for lane in [] if keep_labs else self._ours:
-                subprocess.run([*LAB, "down"], cwd=ROOT, env=_environment(lane), stdin=subprocess.DEVNULL, check=False)
+            for lane in [] if keep_labs else sorted(set(self._ours)):
+                self._down(lane)
+
+    @staticmethod
+    def _down(lane: int) -> None:
+        subprocess.run([*LAB, "down"], cwd=ROOT, env=_environment(lane), stdin=subprocess.DEVNULL, check=False)
 
     def _next(self) -> Optional[Suite]:
         """The first suite that nobody took and that need not wait; waits where all that is left must."""

@@ -54,7 +54,10 @@ def test_lanes_run_side_by_side_each_with_its_lab_and_what_must_wait_waits(monke
     monkeypatch.setattr(suites, "LOGS", tmp_path)
     monkeypatch.setattr(suites, "ROOT", tmp_path)
     lab = tmp_path / "lab"
-    lab.write_text("#!/bin/sh\necho $1 >> $LAB_NAME.$LAB_INDEX; [ $1 != status ] || echo stopped\n")
+    lab.write_text(
+        "#!/bin/sh\nlog=$LAB_NAME.$LAB_INDEX; echo $1 >> $log\n"
+        "[ $1 != status ] || { grep -q up $log && echo running || echo stopped; }\n"
+    )
     lab.chmod(0o755)
     monkeypatch.setattr(suites, "LAB", [str(lab)])
     monkeypatch.setenv("LAB_NAME", "here")
@@ -71,6 +74,7 @@ def test_lanes_run_side_by_side_each_with_its_lab_and_what_must_wait_waits(monke
         suites.Suite("first", [sys.executable, "-c", meet, "a", "b"], 60, lab=True),
         suites.Suite("second", [sys.executable, "-c", meet, "b", "a"], 60, lab=True),
         suites.Suite("none", ["/there/is/no/such/program"], 60),
+        suites.Suite("again", [sys.executable, "-c", "print('1 passed in 1s')"], 60, lab=True),
     ]
     lanes = suites.Lanes(todo, 2)
     lanes.run(keep_labs=False)
@@ -81,6 +85,10 @@ def test_lanes_run_side_by_side_each_with_its_lab_and_what_must_wait_waits(monke
         "second": (1, 0),
         "third": (1, 0),
         "none": (0, 1),
+        "again": (1, 0),
     }
-    for name in ("here.0", "here-2.1"):
-        assert (tmp_path / name).read_text().split() == ["status", "up", "down"]
+    # Whichever lane takes the last one makes its lab anew.
+    anew = ["status", "up", "status", "down", "up", "down"]
+    assert sorted((tmp_path / name).read_text().split() for name in ("here.0", "here-2.1")) == sorted(
+        [["status", "up", "down"], anew]
+    )
