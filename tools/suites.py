@@ -15,6 +15,7 @@ has a lab of its own, made anew for each suite that needs one, and taken down at
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -117,13 +118,13 @@ class Lanes:
         self.number = number
         self.outcomes: dict[str, Outcome] = {}
         self._taken: set[str] = set()
+        self._ours: set[int] = set()  # lanes whose lab was not up before
         self._running: set[subprocess.Popen[str]] = set()
         self._changed = threading.Condition()
         self._stopped = False
 
     def run(self, keep_labs: bool) -> None:
         threads = [threading.Thread(target=self._lane, args=(lane,), daemon=True) for lane in range(self.number)]
-        self._ours: list[int] = []
         for thread in threads:
             thread.start()
         try:
@@ -133,9 +134,10 @@ class Lanes:
             with self._changed:
                 self._stopped = True
                 for running in self._running:
-                    os.killpg(running.pid, signal.SIGTERM)
+                    with contextlib.suppress(ProcessLookupError):  # it has just ended
+                        os.killpg(running.pid, signal.SIGTERM)
                 self._changed.notify_all()
-            for lane in [] if keep_labs else sorted(set(self._ours)):
+            for lane in [] if keep_labs else sorted(self._ours):
                 self._down(lane)
 
     @staticmethod
@@ -162,7 +164,7 @@ class Lanes:
         while (suite := self._next()) is not None:
             if suite.lab and (lab is None or lane in self._ours):
                 if not lab_is_up(lane):
-                    self._ours.append(lane)
+                    self._ours.add(lane)
                 elif lab is not None:
                     self._down(lane)  # a scenario that broke off would break the next
                 lab = self._suite(Suite(_named("lab", lane), [*LAB, "up"], 1500, counts_itself=False), lane)
@@ -170,7 +172,7 @@ class Lanes:
                 self._done(suite.name, Outcome(failed=1, remark="not run: the lab did not come up"))
             else:
                 if suite.command[0] == LAB[0] and not lab_is_up(lane):
-                    self._ours.append(lane)
+                    self._ours.add(lane)
                 try:
                     self._suite(suite, lane)
                 except OSError as error:

@@ -29,13 +29,11 @@ from ..module_utils.fleet import (
     inventory,
     plan,
     plan_view,
-    rollout_steps,
     routes,
     secrecy,
-    units,
 )
 from ..module_utils.fleet.errors import Finding, FleetError
-from ..plugin_utils import yaml_source
+from ..plugin_utils import host_stacks, yaml_source
 from ..plugin_utils.replace_file import replace
 
 display = Display()
@@ -143,14 +141,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """What a first run would find different, by stack; and what cannot be told."""
         compared: dict[str, Any] = {}
         more: list[str] = []
-        stacks = [compose.render(stack, settings, made.fleet.hosts[host]) for stack in made.fleet.hosts[host].stacks]
+        stacks = host_stacks.rendered(made.fleet.hosts[host].stacks, settings, made.fleet.hosts[host])
         if stacks:
-            if settings.units:
-                waits = rollout_steps.waits_for(stacks)
-                stacks = [
-                    dataclasses.replace(stack, unit=units.render(stack, waits[stack.name], settings.crash_restarts))
-                    for stack in stacks
-                ]
             arguments = {
                 "stacks": [stack.as_dict() for stack in stacks],
                 "root": settings.root,

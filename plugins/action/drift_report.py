@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.fleet import drift_page, drift_report
+from ..plugin_utils.replace_file import replace
 
 display = Display()
 
@@ -51,12 +52,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     @staticmethod
     def _write(directory: Path, texts: dict[str, str]) -> dict[str, str]:
         """Each file whole or not at all: a web server may be reading them."""
+        # What a host answered may hold what no file can.
+        whole = {str(directory / name): text.encode("utf-8", "replace").decode() for name, text in texts.items()}
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            for name, text in texts.items():
-                fresh = directory / f".{name}.new"
-                fresh.write_text(text, encoding="utf-8", errors="replace")
-                fresh.replace(directory / name)
+            replace(whole)
         except OSError as problem:
             raise AnsibleActionFail(f"directory: {directory} cannot be written: {problem.strerror}") from problem
         return {name: str(directory / name) for name in texts}

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..module_utils.fleet import compose, inventory, plan, rollout_steps, units
+from ..module_utils.fleet.model import Host, Stack
+from ..module_utils.fleet.rendered import RenderedStack
 from . import hostvars
 
 COMPARE = "modelfleet.inference.stack_compare"
@@ -39,13 +41,7 @@ def arguments(given: Mapping[str, Any], host: str, task_vars: Any) -> dict[str, 
         fleet = inventory.parse({host: variables}, gpu_hosts=[host], gateways=[])
         planned = plan.make(fleet, defaults=plan.PlanDefaults(settings=settings))
         planned.raise_if_refused()
-        stacks = [compose.render(stack, settings, fleet.hosts[host]) for stack in planned.hosts[host].stacks]
-        if settings.units:
-            waits = rollout_steps.waits_for(stacks)
-            stacks = [
-                dataclasses.replace(stack, unit=units.render(stack, waits[stack.name], settings.crash_restarts))
-                for stack in stacks
-            ]
+        stacks = rendered(planned.hosts[host].stacks, settings, fleet.hosts[host])
         arguments["stacks"] = [stack.as_dict() for stack in stacks]
         arguments.setdefault("root", settings.root)
     only = arguments.get("only")
@@ -58,6 +54,18 @@ def arguments(given: Mapping[str, Any], host: str, task_vars: Any) -> dict[str, 
         {secret for stack in arguments["stacks"] for secret in stack["secrets"]} | set(arguments.get("secrets") or ())
     )
     return arguments
+
+
+def rendered(stacks: Iterable[Stack], settings: compose.StackSettings, host: Host | None = None) -> list[RenderedStack]:
+    """A host's stacks, each with its unit where it has one: what a stack waits for is known from all of them."""
+    every = [compose.render(stack, settings, host) for stack in stacks]
+    if not settings.units:
+        return every
+    waits = rollout_steps.waits_for(every)
+    return [
+        dataclasses.replace(stack, unit=units.render(stack, waits[stack.name], settings.crash_restarts))
+        for stack in every
+    ]
 
 
 def for_compare(arguments: Mapping[str, Any]) -> dict[str, Any]:

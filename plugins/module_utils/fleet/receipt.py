@@ -88,6 +88,13 @@ def memory_basis(rendered: RenderedStack) -> str:
     return hashlib.sha256(basis.encode()).hexdigest()
 
 
+def _tokens_before(rendered: RenderedStack, previous: Optional[Mapping[str, Any]]) -> Optional[int]:
+    """What the KV cache held at the last good start with the same basis; None where that is not known."""
+    if not previous or previous.get("memory_basis") != memory_basis(rendered):
+        return None
+    return (previous.get("engine") or {}).get("kv_cache_tokens") or None
+
+
 def kv_shortfall(
     rendered: RenderedStack, engine: Mapping[str, Any], previous: Optional[Mapping[str, Any]]
 ) -> Optional[dict[str, Any]]:
@@ -97,8 +104,7 @@ def kv_shortfall(
         return None
     if rendered.min_kv_tokens is not None:
         least, why = rendered.min_kv_tokens, f"min_kv_tokens of stack {rendered.name} is {rendered.min_kv_tokens}"
-    elif previous and previous.get("memory_basis") == memory_basis(rendered):
-        before = (previous.get("engine") or {}).get("kv_cache_tokens") or 0
+    elif (before := _tokens_before(rendered, previous)) is not None:
         least, why = int(before * (1 - KV_TOLERANCE)), f"the last good start with the same options had {before}"
     else:
         return None
@@ -125,10 +131,8 @@ def kv_out_of_turn(
     """
     if tokens is None or not previous or previous.get("image") != rendered.image:
         return None
-    before = (previous.get("engine") or {}).get("kv_cache_tokens")
-    if not before or previous.get("memory_basis") != memory_basis(rendered):
-        return None
-    if before * (1 - KV_TOLERANCE) <= tokens <= before * (1 + KV_EXCESS):
+    before = _tokens_before(rendered, previous)
+    if before is None or before * (1 - KV_TOLERANCE) <= tokens <= before * (1 + KV_EXCESS):
         return None
     return f"{before} tokens, as at its last good start"
 
