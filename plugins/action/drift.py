@@ -106,15 +106,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._gateway()
 
     def _config(self, managed: bool, nvidia: Any, info: dict[str, Any]) -> dict[str, Any]:
-        """What of daemon.json the two roles would change, in one execution."""
+        """What of daemon.json the two roles would change, in one execution; none where both are content."""
+        runtime = info.get("nvidia") or {}
+        content = info["engine"]["configured"] or not managed
+        if content and (runtime.get("configured", True) or not (nvidia and nvidia["manage"])):
+            return {}
         wanted = self._role("container_engine", "container_engine_config")
         config = dict(wanted["config"] or {}) if managed else {}
         if nvidia and nvidia["manage"]:
-            for key, value in ((info.get("nvidia") or {}).get("daemon_config") or {}).items():
+            for key, value in (runtime.get("daemon_config") or {}).items():
                 before = config.get(key)
                 config[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
-        if not managed and not config:
-            return {}
         found = self._module("container_engine_config", {**wanted, "config": config})
         if found.get("failed"):
             self._trouble([Finding("daemon_config_unreadable", self.host, _line(found["msg"]), "Correct the file.")])

@@ -154,7 +154,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "config": {"type": "dict", "default": {}},
-            "path": {"type": "path", "default": "/etc/docker/daemon.json"},
+            "path": {"type": "path", "default": engine.DAEMON_JSON},
             "restart": {"type": "str", "choices": ["never", "idle", "allowed"], "default": "idle"},
             "restart_reason": {"type": "str", "default": ""},
             "host": {"type": "str", "default": "this host"},
@@ -176,7 +176,7 @@ def main():
 
     info = engine.docker_info()[0] if running else {}
     reasons = [reason for reason in (wanted["restart_reason"], engine.restart_wanted()) if reason] if running else []
-    unheard = sorted(set(wanted["config"].get("runtimes") or ()) - set(info.get("Runtimes") or ())) if running else []
+    unheard = daemon_config.unheard(wanted["config"], info.get("Runtimes") or ()) if running else []
     decision = daemon_config.decide(
         merge, bool(running), reasons, unheard, wanted["restart"], int(info.get("ContainersRunning") or 0)
     )

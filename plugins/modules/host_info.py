@@ -35,6 +35,10 @@ options:
         type: str
         choices: [auto, distribution, docker]
         default: auto
+      config:
+        description: What daemon.json is to hold, as in M(modelfleet.inference.container_engine_config).
+        type: dict
+        default: {}
       version:
         description: Install this version only, or the newest that begins with it.
         type: str
@@ -107,7 +111,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 engine:
-  description: The container engine.
+  description:
+    - The container engine. C(configured) says that M(modelfleet.inference.container_engine_config) would find
+      nothing to do and nothing to say.
   returned: always
   type: dict
   sample:
@@ -119,6 +125,7 @@ engine:
     running: 5
     missing: []
     complete: true
+    configured: true
     need: {packages: [], repository: null}
 nvidia:
   description: The NVIDIA side; empty when O(nvidia) is left out.
@@ -130,6 +137,7 @@ nvidia:
     cdi_devices: ["0", "1", all]
     has_toolkit: true
     daemon_config: {runtimes: {nvidia: {path: nvidia-container-runtime, args: []}}}
+    configured: true
     stale: false
     generate_cdi: false
     cdi_command: [nvidia-ctk, cdi, generate, --output=/etc/cdi/nvidia.yaml]
@@ -176,7 +184,11 @@ PACKAGES = {
     "key_url": {"type": "str", "default": "", "no_log": False},
     "fingerprints": {"type": "list", "elements": "str", "default": []},
 }
-ENGINE = {**PACKAGES, "source": {"type": "str", "choices": ["auto", "distribution", "docker"], "default": "auto"}}
+ENGINE = {
+    **PACKAGES,
+    "source": {"type": "str", "choices": ["auto", "distribution", "docker"], "default": "auto"},
+    "config": {"type": "dict", "default": {}},
+}
 NVIDIA = {
     **PACKAGES,
     "mode": {"type": "str", "choices": ["nvidia", "runtime", "cdi", "none"], "default": "nvidia"},
@@ -207,6 +219,7 @@ def judge_engine(wanted, engine, system, host):
         **asdict(engine),
         "missing": list(engine.missing),
         "complete": engine.complete,
+        "configured": looker.configured(wanted["config"] if wanted else {}, engine.runtimes),
         "need": need.as_dict(),
     }, findings
 
@@ -229,12 +242,14 @@ def judge_nvidia(wanted, engine, system, host):
     unit = host_check.boot_unit(programs, {**nvidia.units, host_check.CDI_REFRESH: ""} if refreshes else nvidia.units)
     write_unit = bool(unit) and unit != nvidia.boot_unit
     generate_cdi = bool((nvidia.toolkit or comes) and (nvidia.cdi_missing or nvidia.cdi_stale)) and not refreshes
+    config = host_check.daemon_settings(wanted["mode"], engine)
     return {
         **asdict(nvidia),
         "cards": [card.as_dict() for card in nvidia.cards],
         "has_toolkit": nvidia.has_toolkit,
         "need": need.as_dict(),
-        "daemon_config": host_check.daemon_settings(wanted["mode"], engine),
+        "daemon_config": config,
+        "configured": looker.configured(config, engine.runtimes),
         "stale": generate_cdi or write_unit or nvidia.persistence_to_start,
         "generate_cdi": generate_cdi,
         "cdi_command": list(nvidia.cdi_command),

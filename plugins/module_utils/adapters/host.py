@@ -15,8 +15,9 @@ import shutil
 import signal
 import tempfile
 from dataclasses import replace
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
+from ..fleet import daemon_config
 from ..fleet.host_check import (
     BOOT_COMMANDS,
     BOOT_UNIT,
@@ -34,6 +35,7 @@ from .command import run
 
 RESTART_SECONDS = 300  # stopping the daemon waits for every container's own end
 UNITS = (PERSISTENCED, FABRIC_MANAGER, CDI_REFRESH)
+DAEMON_JSON = "/etc/docker/daemon.json"
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
 # Written when a restart was held back for something that no file shows; void once the daemon is younger than it.
 RESTART_MARKER = "/run/modelfleet/docker-restart-needed"
@@ -201,6 +203,11 @@ def wait_until(holds: Callable[[], bool], seconds: float, sleep: Callable[[float
             return True
         sleep(0.25)
     return holds()
+
+
+def configured(wanted: Mapping[str, Any], runtimes: Sequence[str]) -> bool:
+    """Whether daemon.json has all of ``wanted`` and the daemon, which knows ``runtimes``, has taken it if it runs."""
+    return daemon_config.settled(_text(DAEMON_JSON), wanted, runtimes if daemon() else None, restart_wanted())
 
 
 def restart_wanted() -> str:

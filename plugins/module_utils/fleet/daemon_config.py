@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Collection, Mapping, Optional, Sequence
 
 from .errors import Finding, FleetError
 
@@ -184,6 +184,24 @@ def decide(
     if now or unheard:
         return Decision(RELOAD, merge.reloaded if now else None, now, pending)
     return Decision(NOTHING, None, (), pending)
+
+
+def unheard(wanted: Mapping[str, Any], runtimes: Collection[str]) -> list[str]:
+    """The wanted runtimes that the running daemon, which knows ``runtimes``, has not taken."""
+    return sorted(set(wanted.get("runtimes") or ()) - set(runtimes))
+
+
+def settled(text: Optional[str], wanted: Mapping[str, Any], runtimes: Optional[Collection[str]], reason: str) -> bool:
+    """Whether the file with this text has all of ``wanted`` and the daemon has taken it, so that nothing is to be said.
+
+    ``runtimes`` are those that the running daemon knows, None where none runs; ``reason`` says why it waits for a
+    restart. A file that cannot be read is not settled.
+    """
+    try:
+        changes = merge(parse(text, "", ""), wanted).changes
+    except FleetError:
+        return False
+    return not changes and (runtimes is None or not (reason or unheard(wanted, runtimes)))
 
 
 def _changes(current: Mapping[str, Any], wanted: Mapping[str, Any], above: tuple[str, ...]) -> list[Change]:

@@ -153,3 +153,24 @@ def test_what_is_written_reads_back():
 def test_flags_in_the_way(argv, wanted, keys):
     findings = daemon_config.flags_in_the_way(argv, daemon_config.merge({}, wanted).changes, "ana")
     assert [finding.place.split()[-1] for finding in findings] == keys
+
+
+RUNTIME = {"runtimes": {"nvidia": NVIDIA}}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "runtimes", "reason", "settled"),
+    [
+        pytest.param("", {}, (), "", True, id="nothing wanted"),
+        pytest.param("", {"debug": True}, (), "", False, id="no file"),
+        pytest.param('{"debug": true, "labels": ["a"]}', {"debug": True}, (), "", True, id="in the file"),
+        pytest.param('{"debug": false}', {"debug": True}, (), "", False, id="another value"),
+        pytest.param("{not json", {}, (), "", False, id="unreadable"),
+        pytest.param(json.dumps(RUNTIME), RUNTIME, ("nvidia", "runc"), "", True, id="runtime taken"),
+        pytest.param(json.dumps(RUNTIME), RUNTIME, ("runc",), "", False, id="runtime in the file only"),
+        pytest.param(json.dumps(RUNTIME), RUNTIME, None, "", True, id="no daemon that could take it"),
+        pytest.param('{"debug": true}', {"debug": True}, (), "the hook is new", False, id="a restart is waited for"),
+    ],
+)
+def test_settled(text, wanted, runtimes, reason, settled):
+    assert daemon_config.settled(text, wanted, runtimes, reason) is settled
