@@ -106,8 +106,10 @@ def stacked(folder: str, host: str, count: int, shared: dict[str, Any]) -> str:
     stacks = [
         {"name": f"bench-{number:02}", "model": "talker", "gpus": [], "port": 9100 + number} for number in range(count)
     ]
+    # All on Docker's own bridge: with a network for each, its address pools end at about thirty.
+    bridge = {"vllm_stack_compose": {"network_mode": "bridge"}}
     own = {"fleet_models": {"talker": model}, "fleet_stacks": stacks, "fleet_gpus": [], "vllm_stack_root": FOLDER}
-    return write(folder, f"stacks-{count}.yml", {host: {}}, {**shared, **own, "vllm_stack_ask": False})
+    return write(folder, f"stacks-{count}.yml", {host: {}}, {**shared, **own, **bridge, "vllm_stack_ask": False})
 
 
 def row(name: str, cost: Cost, note: str = "") -> None:
