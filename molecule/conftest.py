@@ -22,13 +22,14 @@ ROOT = Path(__file__).resolve().parent.parent
 # folders, in which Ansible's own temporary files come and go.
 DIGEST = r"""
 cd /
-find etc/docker etc/systemd/system etc/apt opt/docker root/.ansible tmp run/modelfleet -xdev \
+find etc/docker etc/modelfleet etc/systemd/system etc/apt opt/docker root/.ansible tmp run/modelfleet -xdev \
   ! -path '*/cache/*' ! -name 'runc-process*' \
   \( -type d -printf '%p %m\n' -o -printf '%p %m %s %Ts %l\n' \) 2>/dev/null | sort
 find opt/docker etc/docker -xdev -type f -exec sha256sum {} + 2>/dev/null | sort
 docker ps -aq --no-trunc | sort |
   xargs -r docker inspect --format '{{.Id}} {{.Image}} {{.State.StartedAt}} {{.RestartCount}}'
 docker image ls --no-trunc -q | sort -u
+iptables-save -t raw 2>/dev/null | grep '^-A'
 docker network ls -q --no-trunc | sort
 docker volume ls -q | sort
 """
@@ -41,7 +42,7 @@ class Run:
 
     def recap(self, host: str) -> dict[str, int]:
         """The counters of one host: ok, changed, unreachable, failed, skipped."""
-        found = re.search(rf"^{re.escape(host)}\s*: (.*)$", self.output, re.MULTILINE)
+        found = re.search(rf"^{re.escape(host)}\s*: (ok=.*)$", self.output, re.MULTILINE)
         assert found, f"no recap for {host} in:\n{self.output}"
         return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", found.group(1))}
 

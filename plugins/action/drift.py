@@ -137,6 +137,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise CannotLook("stacks_unreadable", self.host, _line(looked["msg"]), "The message says what to do.")
         differences = [each for stack in looked["stacks"].values() for each in stack["differences"]]
         self._differences("stack", [drift.Difference(**each) for each in [*differences, *looked["extra"]]])
+        self._differences("host", [drift.Difference(**each) for each in looked["ports"]])
         for stack in self.report["stacks"]:
             stack.update(looked["facts"][stack["name"]], step=looked["stacks"][stack["name"]]["step"])
         kept = {int(each["index"]): str(each.get("keep_free") or "") for each in nvidia.get("gpus") or ()}

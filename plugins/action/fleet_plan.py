@@ -13,8 +13,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import inventory, plan, plan_view
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import FleetError, errors
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import inventory, plan, plan_view, ports
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import Finding, FleetError, errors
 from ansible_collections.modelfleet.inference.plugins.plugin_utils.hostvars import collect
 from ansible_collections.modelfleet.inference.plugins.plugin_utils.screen import brief
 
@@ -45,7 +45,8 @@ class ActionModule(ActionBase):
             fleet = inventory.parse(raw, gpu_hosts=options["gpu_hosts"], gateways=options["gateways"])
             defaults = plan.PlanDefaults(allow_placeholders=options["allow_placeholders"])
             made = plan.make(fleet, defaults=defaults)
-            findings, report, view = made.findings, plan_view.as_json(made), plan_view.text(made)
+            report, view = plan_view.as_json(made), plan_view.text(made)
+            findings = (*made.findings, *self._reach(options["gpu_hosts"], task_vars["hostvars"]))
             if options["show"]:
                 # On standard error, so that callbacks which print JSON on standard output stay readable.
                 display.display(f"\n{plan_view.text(made, colour=colour)}\n", stderr=True)
@@ -63,6 +64,12 @@ class ActionModule(ActionBase):
             msg = f"The plan is refused: {plan_view.summary(findings)}. To change: {places}"
             return {"failed": True, "msg": msg, **({} if brief() else {"findings": report["findings"]})}
         return {"changed": False, "findings": report["findings"], "plan": report, "view": view.splitlines()}
+
+    @staticmethod
+    def _reach(hosts: list[str], variables: Any) -> list[Finding]:
+        """A role's option, judged here because a wrong one would be noticed after Docker had been changed."""
+        given = {host: variables[host].get(ports.OPTION) for host in hosts}
+        return [each for host, reach in given.items() if reach is not None for each in ports.check(reach, host)]
 
     @staticmethod
     def _write(path: str | None, report: dict[str, Any]) -> None:

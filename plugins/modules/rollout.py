@@ -79,6 +79,18 @@ options:
     type: list
     elements: str
     default: []
+  reach:
+    description:
+      - Addresses and networks in numbers that may reach the engines' ports, beside the hosts of O(gateways), whose
+        addresses are those of their C(ansible_host), or of C(addresses) in their C(fleet_gateway). V(any) alone lets
+        everybody in. Used on the controller.
+      - Without any, and without O(gateways), nobody is kept away, because nobody would be left.
+    type: list
+    elements: str
+    default: []
+  ports:
+    description: The engines' ports and who may reach them. The action plugin gives it. Left out, both are left alone.
+    type: dict
   drain:
     description: Seconds that an engine may take to finish its requests before it stops. 0 leaves the gateways alone.
     type: int
@@ -202,6 +214,13 @@ extra:
   elements: dict
   sample:
     - {stack: old-model, item: stack, want: (none), have: vllm-old (running), action: report}
+ports:
+  description: What was set, or in check mode would be, of who may reach the engines' ports.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {stack: "", item: engine ports, want: 8007 for ana-docker (10.0.0.5) only, have: open to everyone, action: set}
 """
 
 import glob
@@ -211,11 +230,19 @@ import random
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import asker, http, nvidia_smi, systemd
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import (
+    asker,
+    firewall,
+    http,
+    nvidia_smi,
+    systemd,
+)
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import Engine, EngineError
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.firewall import FirewallError
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout, World
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import rollout_report
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.ports import Ports
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import RenderedStack
 
 LOST_SECONDS = 60  # whoever follows looks more than once a second
@@ -255,11 +282,12 @@ class Progress:
             self.stream.flush()
 
 
-def rolled_out(host, outcomes):
+def rolled_out(host, outcomes, ports):
     """The result of a run; with ``msg`` and ``failed`` when a stack did not get where it should."""
     failures = [outcome for outcome in outcomes.values() if outcome.failure]
     result = {
-        "changed": any(outcome.changed for outcome in outcomes.values()),
+        "changed": bool(ports) or any(outcome.changed for outcome in outcomes.values()),
+        "ports": [difference.as_dict() for difference in ports],
         "stacks": {name: outcome.as_dict() for name, outcome in outcomes.items() if outcome.ended != "reported"},
         "extra": [
             difference.as_dict()
@@ -288,6 +316,8 @@ def main():
             "prefetch": {"type": "bool", "default": False},
             "gateways": {"type": "list", "elements": "str", "default": []},
             "gpu_hosts": {"type": "list", "elements": "str", "default": []},
+            "reach": {"type": "list", "elements": "str", "default": []},
+            "ports": {"type": "dict"},
             "drain": {"type": "int", "default": 300},
             "routed": {"type": "list", "elements": "str", "default": []},
             "host": {"type": "str", "default": "this host"},
@@ -309,6 +339,7 @@ def main():
         max_restarts=wanted["max_restarts"],
         prefetch=wanted["prefetch"],
         routed=tuple(wanted["routed"]),
+        ports=Ports.from_dict(wanted["ports"]) if wanted["ports"] else None,
         drain_seconds=wanted["drain"],
         host=wanted["host"],
     )
@@ -318,6 +349,7 @@ def main():
             engine=Engine(),
             fetch=http.fetch,
             units=systemd,
+            firewall=firewall,
             wall=time.time,
             memory=lambda processes: nvidia_smi.memory(processes=processes),
             ask=asker.ask,
@@ -325,8 +357,10 @@ def main():
             released=report.answer,
             seed=lambda: random.SystemRandom().getrandbits(32),
         )
-        result = rolled_out(wanted["host"], Rollout(stacks, orders, world).run())
-    except (EngineError, systemd.SystemdError) as error:
+        rollout = Rollout(stacks, orders, world)
+        outcomes = rollout.run()
+        result = rolled_out(wanted["host"], outcomes, rollout.ports)
+    except (EngineError, FirewallError, systemd.SystemdError) as error:
         module.fail_json(msg=f"{wanted['host']}: {error}")
     finally:
         report("", "ended", "")

@@ -41,6 +41,9 @@ options:
     description: Name of the host in the inventory; only used in messages.
     type: str
     default: this host
+  ports:
+    description: The engines' ports and who may reach them. Left out, they are not looked at.
+    type: dict
   facts:
     description: Return what a report shows beside differences, too.
     type: bool
@@ -111,6 +114,13 @@ extra:
   elements: dict
   sample:
     - {stack: old-model, item: stack, want: (none), have: vllm-old (running), action: report}
+ports:
+  description: What differs in who may reach the engines' ports.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {stack: "", item: engine ports, want: 8007 for ana-docker (10.0.0.5) only, have: open to everyone, action: set}
 facts:
   description: The state and the receipts of each stack, by its name.
   returned: with O(facts)
@@ -134,13 +144,14 @@ import shutil
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import files, http, systemd
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import files, firewall, http, systemd
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import (
     MISSING,
     Engine,
     EngineError,
     NoEngine,
 )
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.firewall import FirewallError
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders, View, look
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.processes import container_of
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import (
@@ -148,10 +159,11 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import 
     receipt,
     rollout_report,
 )
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.ports import Ports
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import LABEL_STACK, RenderedStack
 
 
-def compared(stacks, looked):
+def compared(host, stacks, looked):
     """The result of looking only: what a run would change."""
     found = {stack.name: looked.differences[stack.name] for stack in stacks}
     found.update({one.stack: (one,) for one in looked.extra if one.action == drift.REMOVE})
@@ -166,10 +178,14 @@ def compared(stacks, looked):
             for name, differences in found.items()
         },
         "extra": [one.as_dict() for one in looked.extra if one.action == drift.REPORT],
+        "ports": [one.as_dict() for one in looked.ports],
         "diff": [
-            block
-            for stack in stacks
-            for block in rollout_report.diffs(stack, looked.live[stack.name], looked.differences[stack.name])
+            *rollout_report.items(f"{host}: who may reach its engines", looked.ports),
+            *(
+                block
+                for stack in stacks
+                for block in rollout_report.diffs(stack, looked.live[stack.name], looked.differences[stack.name])
+            ),
         ],
     }
 
@@ -212,6 +228,7 @@ def main():
             "ask": {"type": "bool", "default": True},
             "prune": {"type": "bool", "default": False},
             "host": {"type": "str", "default": "this host"},
+            "ports": {"type": "dict"},
             "facts": {"type": "bool", "default": False},
             "processes": {"type": "list", "elements": "int", "default": []},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
@@ -225,7 +242,6 @@ def main():
             msg=f"{wanted['host']} does not run systemd, which starts the stacks again in their order. Without it set "
             "vllm_stack_units: false and vllm_stack_restart: unless-stopped; after a reboot all start at once then."
         )
-    orders = Orders(root=wanted["root"], ask=wanted["ask"], prune=wanted["prune"], only=wanted["only"])
     try:
         # In check mode it is not installed by now, and all that it would run is still to come.
         bare = (
@@ -236,15 +252,24 @@ def main():
                 changed=False,
                 stacks={},
                 extra=[],
+                ports=[],
                 msg=f"{wanted['host']}: nothing can be compared before a run has installed the Docker SDK for Python.",
             )
         engine = NoEngine() if bare else Engine()
-        looked = look(stacks, orders, View(engine, http.fetch, systemd, time.time))
-        result = compared(stacks, looked)
+        orders = Orders(
+            root=wanted["root"],
+            ask=wanted["ask"],
+            prune=wanted["prune"],
+            only=wanted["only"],
+            ports=Ports.from_dict(wanted["ports"]) if wanted["ports"] else None,
+            bare=bare,
+        )
+        looked = look(stacks, orders, View(engine, http.fetch, systemd, firewall, time.time))
+        result = compared(wanted["host"], stacks, looked)
         if wanted["facts"]:
             result["facts"] = {stack.name: facts(stack, looked.live[stack.name]) for stack in stacks}
             result["owners"] = owners(wanted["processes"], engine)
-    except (EngineError, systemd.SystemdError) as error:
+    except (EngineError, FirewallError, systemd.SystemdError) as error:
         module.fail_json(msg=f"{wanted['host']}: {error}")
     module.exit_json(**result)
 

@@ -9,13 +9,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..module_utils.fleet import compose, inventory, plan, rollout_steps, units
+from ..module_utils.fleet import compose, inventory, plan, ports, rollout_steps, units
+from ..module_utils.fleet.errors import FleetError
 from ..module_utils.fleet.model import Host, Stack
 from ..module_utils.fleet.rendered import RenderedStack
 from . import hostvars
 
 COMPARE = "modelfleet.inference.stack_compare"
-COMPARED_BY = ("stacks", "root", "only", "ask", "prune", "host", "secrets")
+COMPARED_BY = ("stacks", "root", "only", "ask", "prune", "host", "ports", "secrets")
 
 
 def arguments(given: Mapping[str, Any], host: str, task_vars: Any) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def arguments(given: Mapping[str, Any], host: str, task_vars: Any) -> dict[str, 
         planned.raise_if_refused()
         stacks = rendered(planned.hosts[host].stacks, settings, fleet.hosts[host])
         arguments["stacks"] = [stack.as_dict() for stack in stacks]
+        arguments["ports"] = _ports(arguments, stacks, host, task_vars["hostvars"]).as_dict()
         arguments.setdefault("root", settings.root)
     only = arguments.get("only")
     if only:
@@ -54,6 +56,25 @@ def arguments(given: Mapping[str, Any], host: str, task_vars: Any) -> dict[str, 
         {secret for stack in arguments["stacks"] for secret in stack["secrets"]} | set(arguments.get("secrets") or ())
     )
     return arguments
+
+
+def _ports(arguments: Mapping[str, Any], stacks: list[RenderedStack], host: str, variables: Any) -> ports.Ports:
+    """Of all stacks of the host, also where one of them alone is rolled out: the rules are the host's."""
+    reach = arguments.get("reach") or []
+    findings = ports.check(reach, host)
+    if findings:
+        raise FleetError(findings)
+    gateways = arguments.get("gateways") or []
+    about = hostvars.collect(variables, gateways, ("fleet_gateway",))
+    places = {
+        name: ports.gateway_address(
+            name,
+            (about[name].get("fleet_gateway") or {}).get("addresses") or {},
+            variables[name].get("ansible_host", ""),
+        )
+        for name in gateways
+    }
+    return ports.make(stacks, host, places, reach)
 
 
 def rendered(stacks: Iterable[Stack], settings: compose.StackSettings, host: Host | None = None) -> list[RenderedStack]:

@@ -25,7 +25,10 @@ from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.http
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.nvidia_smi import Report
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.rollout_runner import Rollout, World
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet import ports
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.drift import Difference
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.gpus import Card
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.ports import Ports
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.rendered import LABEL_STACK, RenderedStack
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.units import LiveUnit
 
@@ -83,6 +86,24 @@ class Units:
         return [stack for stack in stacks if self.known[stack].active != "active"]
 
 
+class Firewall:
+    """Who may reach the engines. ``wanted`` is what it should have; what it is told to set, it has."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.differences: tuple[Difference, ...] = (Difference("", ports.NOW, "few", "everybody", ports.SET),)
+        self.more: list[tuple[str, int]] = []
+        self.says = "few"
+
+    def look(self, wanted: Ports, more: list[tuple[str, int]], *, bare: bool) -> Firewall:
+        self.more = more
+        return self
+
+    def apply(self, seen: Firewall) -> None:
+        self.host.acts.append("set the ports")
+        self.differences = ()
+
+
 @dataclass
 class Host:
     """Docker, the cards and the engines of one host. ``load`` is the seconds a start takes."""
@@ -102,10 +123,12 @@ class Host:
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
     units: Any = None
+    firewall: Any = None
     weights: list[dict[str, Any]] = field(default_factory=list)  # what the program that fetches says, line by line
 
     def __post_init__(self) -> None:
         self.units = Units(self)
+        self.firewall = Firewall(self)
 
     def names(self) -> set[str]:
         return {stack.name for stack in self.stacks.values()}
@@ -124,6 +147,7 @@ class Host:
             sleep=self.sleep,
             gpu_locks=str(self.root / "locks"),
             units=self.units,
+            firewall=self.firewall,
             fetch_weights=self.fetch_weights,
         )
 
@@ -551,6 +575,26 @@ def test_a_stack_that_left_the_inventory_is_reported_and_removed_only_when_asked
     assert archived.name.startswith("b-")
     assert (archived / "compose.yaml").exists()
     assert not (host.root / "b").exists()
+
+
+def test_the_ports_are_set_before_anything_is_pulled_or_started_and_once(host: Host) -> None:
+    assert host.acts == []
+    roll(host, stack(host, "a", 0))
+    assert "set the ports" not in host.acts  # nobody said who may reach them
+    host.acts.clear()
+    roll(host, stack(host, "a", 0, version="2"), stack(host, "b", 0, digest="b" * 64), ports=Ports())
+    roll(host, stack(host, "a", 0, version="2"), stack(host, "b", 0, digest="b" * 64), ports=Ports())
+    assert host.acts[0] == "set the ports"
+    assert host.acts.count("set the ports") == 1
+
+
+def test_an_engine_that_left_the_inventory_stays_closed_as_long_as_it_runs(host: Host) -> None:
+    stacks = stack(host, "a", 0), stack(host, "b", 0)
+    roll(host, *stacks)
+    roll(host, stacks[0], ports=Ports())
+    assert host.firewall.more == [("", 8011)]
+    roll(host, stacks[0], ports=Ports(), prune=True)
+    assert host.firewall.more == []
 
 
 def test_what_somebody_made_by_hand_is_put_back_when_taking_over_fails(host: Host) -> None:

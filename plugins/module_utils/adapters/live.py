@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..fleet import drift
+from ..fleet import drift, ports
 from ..fleet.drift import Difference, Endpoint, LiveStack
 from ..fleet.receipt import KV_TOKENS
 from ..fleet.rendered import LABEL_STACK, RenderedStack
@@ -33,6 +33,7 @@ class View:
     engine: Engine
     fetch: Fetch
     units: Any  # the module systemd, or what a test has in its place
+    firewall: Any  # the module firewall, likewise
     wall: Callable[[], float]  # seconds since 1970
 
 
@@ -49,6 +50,8 @@ class Orders:
     host: str = ""  # only for messages
     prefetch: bool = False  # weights too are here before the first container stops
     routed: tuple[str, ...] = ()  # stacks that gateways send requests to, and that are handed over before they stop
+    ports: Optional[ports.Ports] = None  # who may reach the engines; None: not our business
+    bare: bool = False  # the host has no container engine yet, nor what comes with it
     drain_seconds: int = 0  # how long such a stack may take to finish the requests it has
 
 
@@ -60,6 +63,7 @@ class Looked:
     differences: Mapping[str, tuple[Difference, ...]]
     extra: tuple[Difference, ...]
     extra_containers: Mapping[str, Mapping[str, Any]]
+    reach: Any = None  # what the firewall has and should have, where it is our business
 
     def step(self, stack: str) -> str:
         return drift.step(self.differences[stack])
@@ -67,7 +71,12 @@ class Looked:
     @property
     def changed(self) -> bool:
         everything = [*self.extra, *(one for found in self.differences.values() for one in found)]
-        return drift.step(everything) != drift.NOTHING
+        return drift.step(everything) != drift.NOTHING or bool(self.ports)
+
+    @property
+    def ports(self) -> tuple[Difference, ...]:
+        """What differs in who may reach the engines."""
+        return self.reach.differences if self.reach else ()
 
 
 def look(stacks: Sequence[RenderedStack], orders: Orders, view: View) -> Looked:
@@ -112,7 +121,13 @@ def look(stacks: Sequence[RenderedStack], orders: Orders, view: View) -> Looked:
     extra_containers = {} if orders.only else {one["Config"]["Labels"][LABEL_STACK]: one for one in ours}
     extra_units = [] if orders.only else view.units.stacks()
     extra = drift.extra(extra_containers.values(), live, units=extra_units, prune=orders.prune)
-    return Looked(live, differences, tuple(extra), extra_containers)
+    reach = None
+    if orders.ports is not None:
+        # An engine that the inventory has no more is open to nobody either, as long as it stays.
+        left = [extra_containers[one.stack] for one in extra if one.action == drift.REPORT and one.item == "stack"]
+        more = [engine for container in left for engine in ports.of_container(container)]
+        reach = view.firewall.look(orders.ports, more, bare=orders.bare)
+    return Looked(live, differences, tuple(extra), extra_containers, reach)
 
 
 def _kv_tokens(container: Optional[Mapping[str, Any]], unit: LiveUnit, engine: Engine) -> Optional[int]:

@@ -115,6 +115,7 @@ class Rollout:
         self.stacks = {stack.name: stack for stack in sorted(stacks, key=lambda stack: stack.position)}
         self.orders = orders
         self.world = world
+        self.ports: tuple[Difference, ...] = ()  # what was set of who may reach the engines
         self.handed: set[str] = set()  # stacks that gateways were asked not to use
 
     def run(self) -> dict[str, Outcome]:
@@ -128,6 +129,7 @@ class Rollout:
             looked = look(list(self.stacks.values()), self.orders, self.world)
             outcomes = {name: Outcome(name, looked.differences[name]) for name in self.stacks}
             outcomes.update(self._extra(looked))
+            self._set_ports(looked)
             barred = self._pull(looked)
             barred.update(self._fetch_weights(looked, barred))
             self._free_moved(looked, barred)
@@ -163,6 +165,13 @@ class Rollout:
                 target = os.path.join(self.orders.root, files.STATE, "archive", f"{difference.stack}-{stamp}")
                 files.archive(directory, target)
         return outcomes
+
+    def _set_ports(self, looked: Looked) -> None:
+        """Before an engine starts, so that nobody reaches it who should not."""
+        if looked.ports:
+            self.world.firewall.apply(looked.reach)
+            self.ports = looked.ports
+            self.world.report(HOST, "ports", f"engine ports: {looked.reach.says}")
 
     def _pull(self, looked: Looked) -> dict[str, StackFailed]:
         """All images, before the first container is stopped. Stacks whose image could not be had, and why."""

@@ -38,10 +38,10 @@ def there() -> bool:
 
 def look(stacks: Sequence[str], directories: Sequence[str]) -> dict[str, LiveUnit]:
     """The units of these stacks, with one question to systemd for all of them."""
-    texts = {stack: _read(units.unit_path(stack)) for stack in stacks}
+    texts = {stack: read(units.unit_path(stack)) for stack in stacks}
     asked = [stack for stack in stacks if texts[stack] is not None]
     properties = _show(asked)
-    current = _read(units.RUNNER) == _runner()
+    current = read(units.RUNNER) == _runner()
     found = {}
     for stack, directory in zip(stacks, directories):
         known = properties.get(stack, {})
@@ -69,23 +69,39 @@ def stacks() -> list[str]:
 
 def adopt(stack: str, directory: str, text: str) -> None:
     """Let the unit care for the stack's container, which runs and answers: it is not touched."""
-    path = units.unit_path(stack)
-    runner, installed = _runner(), _read(units.RUNNER)
+    runner, installed = _runner(), read(units.RUNNER)
     if installed != runner:
         files.write(units.RUNNER, runner, "0755")
-    name = units.unit_name(stack)
-    if _read(path) != text:
-        files.write(path, text)
-    if _systemctl("show", "--property", "NeedDaemonReload", "--value", name).strip() == "yes":
-        _systemctl("daemon-reload")
     forget(directory)
-    for link in _links(stack):
-        os.makedirs(os.path.dirname(link), exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.symlink(path, link)
+    name = units.unit_name(stack)
+    install(name, text)
     _systemctl("reset-failed", name, check=False)
     # Its turn may have to be waited for, and its start is cheap: it finds the container running.
     _systemctl("--no-block", "start", name)
+
+
+def install(name: str, text: str) -> None:
+    """Write the unit and let it start at boot and with Docker."""
+    path = f"{units.UNIT_DIRECTORY}/{name}"
+    if read(path) != text:
+        files.write(path, text)
+    if _systemctl("show", "--property", "NeedDaemonReload", "--value", name).strip() == "yes":
+        _systemctl("daemon-reload")
+    for link in links(name):
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.symlink(path, link)
+
+
+def start(name: str) -> None:
+    _systemctl("start", name)
+
+
+def uninstall(name: str) -> None:
+    for path in (*links(name), f"{units.UNIT_DIRECTORY}/{name}"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    _systemctl("stop", name, check=False)
 
 
 def not_active(stacks: Sequence[str], sleep: Callable[[float], None]) -> list[str]:
@@ -115,7 +131,7 @@ def stop(stack: str) -> None:
 def release(stack: str) -> None:
     """Stop the unit and start it at no boot either."""
     if os.path.exists(units.unit_path(stack)):
-        for link in _links(stack):
+        for link in links(units.unit_name(stack)):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(link)
         _systemctl("stop", units.unit_name(stack))
@@ -128,9 +144,9 @@ def remove(stack: str) -> None:
     _systemctl("reset-failed", units.unit_name(stack), check=False)
 
 
-def _links(stack: str) -> list[str]:
+def links(name: str) -> list[str]:
     """What `systemctl enable` makes, which would reload systemd, or with --no-reload say for ever that it is needed."""
-    return [f"{units.UNIT_DIRECTORY}/{target}.wants/{units.unit_name(stack)}" for target in units.WANTED_BY]
+    return [f"{units.UNIT_DIRECTORY}/{target}.wants/{name}" for target in units.WANTED_BY]
 
 
 def _show(names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -152,7 +168,7 @@ def _runner() -> str:
     return f"#!{python}\n{source.decode()}"
 
 
-def _read(path: str) -> Optional[str]:
+def read(path: str) -> Optional[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()

@@ -314,7 +314,7 @@ def _service_items(
         yield "command", command, list(config.get("Cmd") or ())
     yield "devices", _wanted_devices(service), _live_devices(host)
     yield "mounts", _wanted_mounts(service, rendered.directory), _live_mounts(container, image, rendered.name)
-    yield "ports", _wanted_ports(service), _live_ports(host)
+    yield "ports", wanted_ports(service), live_ports(host)
     yield "network", _wanted_networks(rendered.name, service), _live_networks(container, rendered.name)
     if "runtime" in service:
         yield "runtime", service["runtime"], host.get("Runtime")
@@ -530,10 +530,12 @@ def _live_mounts(container: Mapping[str, Any], image: Mapping[str, Any], project
 
 
 def _address(address: Any) -> str:
-    return "" if address in (None, "0.0.0.0", "::") else str(address).strip("[]")
+    text = str(address or "").strip("[]")
+    return "" if text in ("0.0.0.0", "::") else text
 
 
-def _wanted_ports(service: Mapping[str, Any]) -> list[str]:
+def wanted_ports(service: Mapping[str, Any]) -> list[str]:
+    """As ``ADDRESS:PORT->PORT INSIDE/PROTOCOL``, the address empty for every one."""
     if service.get("network_mode") == "host":
         return []
     found = []
@@ -549,7 +551,7 @@ def _wanted_ports(service: Mapping[str, Any]) -> list[str]:
     return sorted(found)
 
 
-def _live_ports(host: Mapping[str, Any]) -> list[str]:
+def live_ports(host: Mapping[str, Any]) -> list[str]:
     if host.get("NetworkMode") == "host":
         return []
     return sorted(

@@ -22,6 +22,7 @@ WIDTH = 110
 _DOES = {
     "report": "a run leaves it to you",
     "write": "a run writes it",
+    "set": "a run sets it",
     "install": "a run installs it",
     "adopt": "a run lets its unit care for it again",
     "ask": "a run asks it",

@@ -137,7 +137,7 @@ class Gateway:
     context_window_fallbacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keys: tuple[ClientKey, ...] = ()
     database_url: str = ""  # secret
-    addresses: Mapping[str, str] = field(default_factory=dict)  # host -> address the gateway reaches it at
+    addresses: Mapping[str, str] = field(default_factory=dict)  # host -> address: of a GPU host from here, and our own
     timeout: int = 600  # seconds
     stream_timeout: int = 60  # seconds
     settings: Mapping[str, Any] = field(default_factory=dict)  # merged over LiteLLM's router_settings

@@ -63,18 +63,17 @@ def diffs(rendered: RenderedStack, live: LiveStack, differences: Sequence[Differ
         before = _SECRET.sub(r"\1(not shown)", before)
         path = f"{rendered.directory}/{name}"
         found.append({"before_header": path, "after_header": path, "before": before, "after": after})
-    items = [one for one in differences if not one.item.startswith("file ") or one.item.endswith(" mode")]
-    if items:
-        header = f"{rendered.name} on {rendered.host}"
-        found.append(
-            {
-                "before_header": header,
-                "after_header": header,
-                "before": "".join(f"{one.item}: {one.have}\n" for one in items),
-                "after": "".join(f"{one.item}: {one.want}\n" for one in items),
-            }
-        )
-    return found
+    rest = [one for one in differences if not one.item.startswith("file ") or one.item.endswith(" mode")]
+    return [*found, *items(f"{rendered.name} on {rendered.host}", rest)]
+
+
+def items(header: str, differences: Sequence[Difference]) -> list[dict[str, str]]:
+    """For --diff: one block with what is no file; none where nothing differs."""
+    if not differences:
+        return []
+    before = "".join(f"{one.item}: {one.have}\n" for one in differences)
+    after = "".join(f"{one.item}: {one.want}\n" for one in differences)
+    return [{"before_header": header, "after_header": header, "before": before, "after": after}]
 
 
 def _names_only(text: str, other: str, marked: str) -> str:

@@ -351,9 +351,10 @@ class _Check:
     def _addresses(self) -> Iterator[Finding]:
         for host, where in self.gateway.addresses.items():
             key = f"addresses.{host}"
-            if host not in self.fleet.hosts:
-                match = nearest(host, self.fleet.hosts)
-                remedy = f'Did you mean "{match}"?' if match else "Name a host of the group gpu_hosts."
+            known = (*self.fleet.hosts, *self.fleet.gateways)
+            if host not in known:
+                match = nearest(host, known)
+                remedy = f'Did you mean "{match}"?' if match else "Name a host of the group gpu_hosts, or a gateway."
                 yield self._found("address_unknown", key, "is not a host of the fleet.", remedy)
             elif not re.fullmatch(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]?", where):
                 problem = f"is {where}, more than an address."
