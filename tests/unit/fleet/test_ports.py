@@ -101,6 +101,11 @@ def test_the_rules() -> None:
     assert ports.who(EVERY, NUMBERS).startswith("8003, 8004, 8005 for gw (10.0.0.5, fd00::5), containers of this host")
 
 
+def test_a_gateway_on_the_host_itself_needs_no_address() -> None:
+    made = ports.make([STACK], "h", {"h": "h", **GATEWAY}, [])
+    assert (made.gateways, made.containers) == (GATEWAY, True)
+
+
 def test_containers_of_the_host_pass_only_where_a_gateway_is_one_of_them() -> None:
     assert "-i br-+" not in "".join(ports.rules(replace(EVERY, containers=False), NUMBERS)[4])
 
