@@ -65,7 +65,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         fleet = inventory.parse(raw, gpu_hosts=gpu_hosts, gateways=gateways)
         if host not in fleet.gateways:
             raise ValueError(f"{host} is not among the gateways ({', '.join(gateways)}).")
-        gateway = fleet.gateways[host]
+        settings = self._settings(host, arguments.pop("settings", None) or {}, task_vars)
+        # The role may be given more than the host's own variables say.
+        gateway = dataclasses.replace(fleet.gateways[host], instances=settings.instances)
         refused = errors(routes.check(fleet, gateway))
         if refused:
             raise FleetError(refused)
@@ -86,7 +88,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             for model, left in routes.unblocked_replicas(planned, blocked).items()
             if not left
         ]
-        settings = self._settings(host, arguments.pop("settings", None) or {}, task_vars)
         return gateway_files.render(planned, settings, CLIENT_KEYS.read_text(encoding="utf-8"), blocked), warnings
 
     @staticmethod

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.errors import Finding, FleetError
-from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.inventory import ROLE_PREFIX
+from ansible_collections.modelfleet.inference.plugins.module_utils.fleet.inventory import INSTANCES, ROLE_PREFIX
 
 PREFIX = "fleet_"
 
@@ -17,10 +17,10 @@ PREFIX = "fleet_"
 def collect(
     hostvars: Mapping[str, Any], hosts: Iterable[str], names: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Host -> its ``fleet_*`` variables, without the options of the role fleet_plan; only ``names`` when given.
+    """Host -> its ``fleet_*`` variables, without the options of the role fleet_plan, and its number of gateways.
 
-    Raises FleetError with a finding for each value that cannot be templated (an undefined vault variable, say) and
-    for each host that the inventory does not know.
+    Only ``names`` when given. Raises FleetError with a finding for each value that cannot be templated (an undefined
+    vault variable, say) and for each host that the inventory does not know.
     """
     findings: list[Finding] = []
     raw: dict[str, dict[str, Any]] = {}
@@ -33,7 +33,8 @@ def collect(
         raw[host] = {
             str(name): _plain(variables, name, f"variables of {host}: {name}", host, findings)
             for name in list(variables)
-            if str(name).startswith(PREFIX) and not str(name).startswith(ROLE_PREFIX) and (not names or name in names)
+            if (name == INSTANCES or (str(name).startswith(PREFIX) and not str(name).startswith(ROLE_PREFIX)))
+            and (not names or name in names)
         }
     if findings:
         raise FleetError(findings)

@@ -149,12 +149,7 @@ def render(
 
     service = base_service(gateway.image.reference, gateway.port, listen, settings, directory)
     front, front_config = None, ""
-    if settings.instances > 1:
-        if gateway.balancer is None:
-            raise ValueError(
-                f"litellm_gateway_instances is {settings.instances}, and fleet_gateway of {gateway.host} names no "
-                "balancer: set balancer to the name of an image of HAProxy in fleet_images."
-            )
+    if settings.instances > 1 and gateway.balancer:  # routes.check refuses the one without the other
         front = front_service(gateway.balancer.reference, service["ports"], settings, directory)
         del service["ports"]
         front_config = haproxy_config(_instances(settings.instances), gateway.timeout)

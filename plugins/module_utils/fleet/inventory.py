@@ -23,6 +23,7 @@ from .sizes import SizeError, parse_size
 
 VARIABLES = ("fleet_images", "fleet_models", "fleet_gpus", "fleet_stacks", "fleet_gateway")
 ROLE_PREFIX = "fleet_plan_"  # the options of the role fleet_plan share the prefix of the five
+INSTANCES = "litellm_gateway_instances"  # the role's, and it decides what fleet_gateway must say
 
 Reader = Callable[[Any], Any]
 _NOTHING: Mapping[str, Any] = {}
@@ -430,6 +431,7 @@ _GATEWAY_KEYS: dict[str, Reader] = {
     "settings": _settings,
     "compose": _settings,
 }
+_read_instances = _whole(1, 9, "containers of LiteLLM")
 _GATEWAY_HINTS = {
     "weights": "A replica's share of the traffic is weight: on its stack, in fleet_stacks.",
     "model_list": "Routes come from fleet_stacks by themselves.",
@@ -717,7 +719,9 @@ class _Parser:
             if bad.items:
                 raise bad
             image, balancer = images[given.pop("image")], images.get(given.pop("balancer", ""))
-            return Gateway(host=host, image=image, balancer=balancer, **given) if image else None
+            place = f"variables of {host}: {INSTANCES}"
+            instances = _read_instances(self.raw[host].get(INSTANCES, 1))
+            return Gateway(host=host, image=image, balancer=balancer, instances=instances, **given) if image else None
         except _Bad as bad:
             self._add(place, bad, host)
             return None

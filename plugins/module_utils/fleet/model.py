@@ -142,6 +142,7 @@ class Gateway:
     stream_timeout: int = 60  # seconds
     settings: Mapping[str, Any] = field(default_factory=dict)  # merged over LiteLLM's router_settings
     compose: Mapping[str, Any] = field(default_factory=dict)
+    instances: int = 1
     balancer: Optional[Image] = None  # HAProxy, which stands before several instances
 
 

@@ -229,6 +229,7 @@ class _Check:
         yield from self._addresses()
         yield from self._settings()
         yield from self._compose()
+        yield from self._instances()
         if self.gateway.stream_timeout > self.gateway.timeout:
             problem = f"is {self.gateway.stream_timeout} s, longer than timeout ({self.gateway.timeout} s)."
             remedy = "It is how long the first piece of a stream may take: make it the shorter one."
@@ -259,6 +260,12 @@ class _Check:
             problem = f"names LiteLLM {image.engine}, older than {'.'.join(map(str, OLDEST_VERSION))}."
             remedy = "Older releases have known holes and lose requests at a reload: use the newest 1.108 release."
             yield self._found("gateway_too_old", "image", problem, remedy, WARNING)
+
+    def _instances(self) -> Iterator[Finding]:
+        if self.gateway.instances > 1 and self.gateway.balancer is None:
+            problem = f"is missing, and litellm_gateway_instances of {self.gateway.host} is {self.gateway.instances}."
+            remedy = "Name an image of HAProxy in fleet_images, or set litellm_gateway_instances to 1."
+            yield self._found("gateway_balancer_missing", "balancer", problem, remedy)
 
     def _aliases(self) -> Iterator[Finding]:
         for alias, target in self.gateway.aliases.items():

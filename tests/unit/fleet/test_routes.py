@@ -575,9 +575,20 @@ def test_two_instances_are_reached_by_the_balancer_alone() -> None:
     assert servers == [("litellm", "litellm:4000"), ("litellm-2", "litellm-2:4000")]
 
 
-def test_two_instances_need_a_balancer() -> None:
-    with pytest.raises(ValueError, match="names no balancer: set balancer to the name of an image of HAProxy"):
-        rendered(settings=GatewaySettings(instances=2))
+@pytest.mark.parametrize("count", [2, "2"])
+def test_two_instances_need_a_balancer(count: Any) -> None:
+    two = ("ana-docker/litellm_gateway_instances", count)
+    assert [(each.code, each.place) for each in findings_of(changed(two))] == [
+        ("gateway_balancer_missing", f"{PLACE}.balancer")
+    ]
+    assert not findings_of(changed(two, *BALANCED))
+
+
+def test_instances_are_counted() -> None:
+    found = findings_of(changed(("ana-docker/litellm_gateway_instances", "two")))
+    assert [(each.code, each.place) for each in found] == [
+        ("wrong_type", "variables of ana-docker: litellm_gateway_instances")
+    ]
 
 
 def test_the_balancer_is_one_of_the_images() -> None:
