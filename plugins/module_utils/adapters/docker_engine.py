@@ -114,6 +114,14 @@ class Engine:
                 lines.append((written, text))
         return lines
 
+    def processes(self, container: str) -> list[tuple[int, str]]:
+        """(process id on the host, command line) of each process in the container; empty where nobody can say."""
+        try:
+            listed = self._client.top(container, ps_args="-eo pid,args")["Processes"] or ()
+        except (DockerException, RequestException):  # it does not run, or the host has no ps
+            return []
+        return [(int(each[0]), str(each[1])) for each in listed]
+
     def ends(self, container: str, since: float, until: float) -> list[tuple[int, bool]]:
         """(exit code, killed for memory) of each time the container's process ended, which a restart covers up."""
         events = self._call(

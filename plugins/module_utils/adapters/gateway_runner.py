@@ -30,6 +30,9 @@ from .http import Fetch, HttpAnswer
 HTTP_SECONDS = 10.0
 ASKED_AT_ONCE = 8  # idle workers are woken one after another only when they are asked at the same time
 POLL_SECONDS = 1.0
+REST_SECONDS = 15.0  # without a change of its workers; uvicorn looks twice a second whether it was asked to reload
+ASKED_AGAIN = 2  # times; it works off all of them, so more would only keep it busy
+WORKER = "multiprocessing.spawn import spawn_main"  # how uvicorn starts one
 WRONG_KEY = "sk-modelfleet-nobody-has-this-key"
 NO_MODEL = "modelfleet-no-such-model"
 
@@ -391,6 +394,7 @@ class GatewayRollout:
         gateway = self.gateway
         if live.told is None or live.told.status != 200:
             self._wait()
+        began = self.world.clock()
         differences = self._take_turns()
         if not differences:
             return
@@ -399,8 +403,8 @@ class GatewayRollout:
             self._hang_up(name)
         raise GatewayFailed(
             "gateway_reload_failed",
-            f"The gateway on {gateway.host} did not take the new configuration within {gateway.timeout} s: "
-            f"{_said(differences)}. The files before are put back and read again.",
+            f"The gateway on {gateway.host} did not take the new configuration within "
+            f"{self.world.clock() - began:.0f} s: {_said(differences)}. The files before are put back and read again.",
         )
 
     def _take_turns(self) -> list[Difference]:
@@ -408,7 +412,7 @@ class GatewayRollout:
         differences: list[Difference] = []
         for name in self.gateway.instances:
             self._hang_up(name)
-            differences = self._until_as_wanted(name if self.gateway.front_image else "")
+            differences = self._until_as_wanted(name if self.gateway.front_image else "", reloads=name)
             if differences:
                 break
         return differences
@@ -421,19 +425,38 @@ class GatewayRollout:
         if not done.ok:
             raise GatewayFailed("gateway_reload_failed", f"{self.gateway.host}: {done.output.strip()[-500:]}")
 
-    def _until_as_wanted(self, instance: str = "") -> list[Difference]:
-        """Wait until every answer (of one instance) is as planned, twice in a row; what still differs at the end."""
-        deadline = self.world.clock() + self.gateway.timeout
-        in_a_row = 0
+    def _until_as_wanted(self, instance: str = "", reloads: str = "") -> list[Difference]:
+        """Wait until every answer (of one instance) is as planned, twice in a row; what still differs at the end.
+
+        ``reloads`` is the container that was asked to reload. uvicorn starts a new worker, lets the old one finish its
+        requests, and only then turns to the next. It gives up, with a line in its log, when a new one dies or is slow.
+        """
+        gateway, clock = self.gateway, self.world.clock
+        began = looked = since = clock()
+        deadline, latest = began + gateway.timeout, began + gateway.timeout + gateway.workers * gateway.drain_seconds
+        workers: set[int] = set()
+        in_a_row = asked_again = 0
         differences: list[Difference] = []
-        while self.world.clock() < deadline:
-            url = self._address(instance) if instance else ""
-            differences = gateway_files.differing(self.gateway, tell(self.gateway, self.world.fetch, url=url))
+        while clock() < deadline:
+            told = tell(gateway, self.world.fetch, url=self._address(instance) if instance else "")
+            differences = gateway_files.differing(gateway, told)
             in_a_row = 0 if differences else in_a_row + 1
             if in_a_row == 2:
                 return []
+            before, workers, now = workers, self._workers(reloads) if reloads else set(), clock()
+            since = since if workers == before else now
+            if len(workers) > gateway.workers:
+                if gateway_files.some_as_wanted(gateway, told):
+                    deadline = min(deadline + now - looked, latest)  # a long answer of an old worker is no failure
+            elif workers and differences and now - since >= REST_SECONDS and asked_again < ASKED_AGAIN:
+                self._hang_up(reloads)
+                asked_again, since = asked_again + 1, now
+            looked = now
             self.world.sleep(POLL_SECONDS)
         return differences or [Difference(gateway_files.PROJECT, "answers", "as planned", "now and then", "reload")]
+
+    def _workers(self, instance: str) -> set[int]:
+        return {number for number, line in self.world.engine.processes(instance) if WORKER in line}
 
     def _until_ready(self) -> bool:
         deadline = self.world.clock() + self.gateway.timeout

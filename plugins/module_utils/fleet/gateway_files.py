@@ -92,6 +92,8 @@ class RenderedGateway:
     url: str  # as seen from the host itself
     user: str
     timeout: int
+    workers: int
+    drain_seconds: int
     files: Mapping[str, RenderedFile]
     service_definition: Mapping[str, Any]
     hash: str  # of what the container is
@@ -210,6 +212,8 @@ def render(
         url=f"http://{'127.0.0.1' if listen in compose.EVERY_ADDRESS else compose.bracketed(listen)}:{gateway.port}",
         user=settings.user,
         timeout=settings.timeout,
+        workers=settings.workers,
+        drain_seconds=settings.drain_seconds,
         files=files,
         service_definition=service,
         hash=digest,
@@ -483,6 +487,11 @@ def differing(rendered: RenderedGateway, told: Told) -> list[Difference]:
                     RELOAD,
                 )
     return list(dict.fromkeys(found.differences))
+
+
+def some_as_wanted(rendered: RenderedGateway, told: Told) -> bool:
+    """Whether a worker routes as planned, whatever the others do."""
+    return any(not differing(rendered, Told(told.status, (answer,))) for answer in told.answers)
 
 
 def only_blocked(before: str, after: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Sequence
 import pytest
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.command import Outcome
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.gateway_runner import (
+    WORKER,
     GatewayFailed,
     GatewayRollout,
     Orders,
@@ -43,8 +44,14 @@ class Lab:
 
     def __init__(self, now: RenderedGateway, *, running: bool = True) -> None:
         self.directory = Path(now.directory)
+        self.asked = 0
         self.reloads = 0
         self.takes = True  # whether a reload makes it read its files
+        self.given_up = 0  # reloads that come to nothing, as when a new worker dies
+        self.finishing = 0.0  # seconds for which an old worker finishes a long answer, and the other one stays old
+        self.until = 0.0  # when that ends
+        self.old: list[dict[str, Any]] = []  # what workers of before have read
+        self.workers = 2
         self.counts: int = now.models
         self.time = 0.0
         self.commands: list[str] = []
@@ -78,7 +85,9 @@ class Lab:
     def fetch(self, method: str, url: str, *_more: Any, **_named: Any) -> HttpAnswer:
         if self.container is None:
             return HttpAnswer(0, error="connection refused")
-        body = {"data": self.read} if url.endswith("/model/info") else {}
+        self.asked += 1
+        old = self.time < self.until and self.asked % 2
+        body = {"data": self.old if old else self.read} if url.endswith("/model/info") else {}
         return HttpAnswer(200, json.dumps(body).encode())
 
     def run(self, words: Sequence[str], *_more: Any, **_named: Any) -> Outcome:
@@ -87,7 +96,9 @@ class Lab:
             assert MASTER_KEY not in self.commands[-1]
             return Outcome(0, f"LiteLLM: config OK ({self.counts} models)")
         self.reloads += 1
-        if self.takes:
+        self.given_up -= 1
+        if self.takes and self.given_up < 0:
+            self.old, self.until = self.read, self.time + self.finishing
             self.read_files()
         return Outcome(0, "")
 
@@ -101,6 +112,10 @@ class Lab:
 
     def image(self, _name: str) -> Any:
         return {"Id": "sha256:config", "RepoDigests": []}
+
+    def processes(self, _name: str) -> list[tuple[int, str]]:
+        count = self.workers + (self.time < self.until)
+        return [(1, "litellm"), *((10 + each, "python3 -c from " + WORKER) for each in range(count))]
 
     def logs(self, _name: str) -> list[tuple[float, str]]:
         return []
@@ -116,7 +131,9 @@ class Lab:
 
 def rollout(lab: Lab, wanted: RenderedGateway, orders: Orders = QUIET) -> GatewayRollout:
     lab.wanted = wanted
-    engine = SimpleNamespace(container=lab.inspect, image=lab.image, logs=lab.logs, ours=lambda label: [])
+    engine = SimpleNamespace(
+        container=lab.inspect, image=lab.image, logs=lab.logs, ours=lambda label: [], processes=lab.processes
+    )
     world = World(engine, lab.fetch, lambda: 1, lab.run, lab.clock, lab.sleep, lab)  # type: ignore[arg-type]
     return GatewayRollout(wanted, orders, world)
 
@@ -192,6 +209,48 @@ def test_workers_that_do_not_take_it_get_the_files_before_back(tmp_path: Path) -
         rollout(lab, wanted).run()
     assert failed.value.code == "gateway_reload_failed"
     assert contents(lab) == wanted_contents(before)
+    assert lab.reloads == 3  # asked again after a while, and for the files before
+
+
+@pytest.mark.parametrize(("given_up", "timeout", "reloads"), [(1, 20, 2), (2, 60, 3), (3, 300, 4)])
+def test_a_reload_that_came_to_nothing_is_asked_for_again_but_not_for_ever(
+    tmp_path: Path, given_up: int, timeout: int, reloads: int
+) -> None:
+    before, wanted = render(tmp_path), replace(render(tmp_path, NEW_ALIAS), timeout=timeout)
+    lab = Lab(before)
+    lab.counts, lab.given_up = wanted.models, given_up
+    if given_up == 3:
+        with pytest.raises(GatewayFailed, match="put back"):
+            rollout(lab, wanted).run()
+    else:
+        assert rollout(lab, wanted).run().step == "reload"
+    assert lab.reloads == reloads
+
+
+def test_a_long_answer_of_an_old_worker_is_waited_for(tmp_path: Path) -> None:
+    wanted = replace(render(tmp_path, NEW_ALIAS), drain_seconds=60)
+    lab = Lab(render(tmp_path))
+    lab.counts, lab.finishing = wanted.models, 100
+    assert rollout(lab, wanted).run().step == "reload"
+    assert (lab.reloads, contents(lab)) == (1, wanted_contents(wanted))
+
+
+def test_an_answer_that_never_ends_is_not_waited_for(tmp_path: Path) -> None:
+    before, wanted = render(tmp_path), replace(render(tmp_path, NEW_ALIAS), drain_seconds=60)
+    lab = Lab(before)
+    lab.counts, lab.finishing = wanted.models, 10000
+    with pytest.raises(GatewayFailed, match="put back"):
+        rollout(lab, wanted).run()
+    assert contents(lab) == wanted_contents(before)
+    assert lab.time < 20 + 2 * 60 + 2
+
+
+def test_a_new_worker_that_never_comes_up_is_not_waited_for(tmp_path: Path) -> None:
+    lab = Lab(render(tmp_path))
+    wanted = render(tmp_path, NEW_ALIAS)
+    lab.counts, lab.takes, lab.workers = wanted.models, False, 3
+    with pytest.raises(GatewayFailed, match="within 20 s"):
+        rollout(lab, wanted).run()
     assert lab.reloads == 2
 
 
