@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What clients notice while the gateway changes: requests, failures and the slowest request, at a steady rate.
 
-    gateway_change.py [--requests 2000] [--rate 10] [--reloads 5] [reload] [backend] [crash] [image]
+    gateway_change.py [--requests 2000] [--rate 8] [--reloads 5] [reload] [backend] [crash] [image]
 
 reload   some reloads, one after another, while --requests requests come
 backend  one of two replicas is rolled out with another configuration: blocked, drained, replaced, asked, opened
 crash    one of two replicas is killed and stays away for a while
-image    both instances of the gateway itself are replaced
+image    both instances of the gateway itself get another image, which the host pulls from the lab's registry
 
 Needs the lab, converged with two replicas of one model and two instances of the gateway:
     ansible-playbook -i inventories/lab -i molecule/gateway/two_hosts.yml site.yml
@@ -28,7 +28,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = [
@@ -128,10 +128,25 @@ def backend() -> None:
 
 
 def image() -> None:
-    """Another memory limit replaces both containers as another image does, without a second image of 600 MB."""
-    limit = {"litellm_gateway_memory_limit": f"{3000 + time.time_ns() % 100}m"}
-    limit.update(litellm_gateway_instances=len(INSTANCES), litellm_gateway_ask=False)
-    site("-l", "ana-docker", "--tags", "litellm_gateway", "-e", json.dumps(limit))
+    images = another_image()
+    site("-l", "ana-docker", "--tags", "litellm_gateway", "-e", json.dumps({"lab_images": images}))
+    digests = on("ana-docker", f"docker inspect -f '{{{{.Config.Image}}}}' {' '.join(INSTANCES)}").split()
+    if {each.partition("@")[2] for each in digests} != {images["litellm"]["digest"]}:
+        sys.exit(f"the gateway still runs {digests}")
+
+
+def another_image() -> dict[str, Any]:
+    """The lab's images with a release of LiteLLM that no host has yet: a label more makes it another image."""
+    state = ROOT / ".cache" / "lab" / os.environ.get("LAB_NAME", "modelfleet") / "images.json"
+    images: dict[str, Any] = json.loads(state.read_text(encoding="utf-8"))
+    now, tag = images["litellm"], f"release-{time.time_ns()}"
+    new = f"{now['repository']}:{tag}"
+    words = f"FROM {now['repository']}@{now['digest']}\nLABEL release={tag}\n"
+    said = on(
+        "ana-docker",
+        f"printf '{words}' | docker build --quiet --tag {new} - && docker push {new} && docker image rm {new}",
+    )
+    return {**images, "litellm": {**now, "tag": tag, "digest": re.search(r"digest: (sha256:[0-9a-f]{64})", said)[1]}}
 
 
 def site(*arguments: str) -> None:
@@ -154,7 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", default=list(cases), metavar="case", help=", ".join(cases))
     parser.add_argument("--requests", type=int, default=2000, help="at least so many during the reloads")
-    parser.add_argument("--rate", type=float, default=10, help="requests a second")
+    parser.add_argument("--rate", type=float, default=8, help="requests a second")
     parser.add_argument("--reloads", type=int, default=5)
     wanted = parser.parse_args()
     os.environ.setdefault("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))
@@ -168,7 +183,8 @@ def main() -> None:
         failed += sum(load.failures.values())
         print(
             f"  {len(ordered)} requests, {sum(load.failures.values())} failed, "
-            f"median {ordered[len(ordered) // 2]:.2f} s, slowest {ordered[-1]:.2f} s"
+            f"median {ordered[len(ordered) // 2]:.2f} s, slowest {ordered[-1]:.2f} s; "
+            f"load of the machine {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores"
         )
         for what, count in load.failures.most_common(5):
             print(f"    {count} x {what}")

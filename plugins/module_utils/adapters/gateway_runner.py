@@ -17,7 +17,7 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from ..fleet import drift, gateway_files
 from ..fleet.drift import Difference, LiveFile
@@ -342,10 +342,9 @@ class GatewayRollout:
             return _said(self._until_as_wanted()) if up.ok else up.output.strip()[-1500:]
         self._front_folder()
         for name in gateway.instances:
-            self._use(name, "drain")
-            up = compose.up(gateway.directory, timeout=900, service=name)
-            differences = self._until_as_wanted(name) if up.ok else []
-            self._use(name, "ready")
+            with self._out_of_use(name):
+                up = compose.up(gateway.directory, timeout=900, service=name)
+                differences = self._until_as_wanted(name) if up.ok else []
             if not up.ok or differences:
                 return f"{name}: {_said(differences) if up.ok else up.output.strip()[-1500:]}"
             self._until_used(name)
@@ -358,6 +357,15 @@ class GatewayRollout:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         user, _colon, group = self.gateway.user.partition(":")
         os.chown(folder, -1 if _number(user) is None else int(user), -1 if _number(group) is None else int(group))
+
+    @contextlib.contextmanager
+    def _out_of_use(self, instance: str) -> Iterator[None]:
+        """It gets no new request, where there is another instance to get them."""
+        self._use(instance, "drain")
+        try:
+            yield
+        finally:
+            self._use(instance, "ready")
 
     def _use(self, instance: str, state: str) -> None:
         """``drain`` sends an instance no new request, where another one is there to answer; ``ready`` does again."""
@@ -409,13 +417,18 @@ class GatewayRollout:
 
     def _take_turns(self) -> list[Difference]:
         """Every instance reads its files, one after another; what differs at the end."""
-        differences: list[Difference] = []
+        if not self.gateway.front_image:
+            self._hang_up(self.gateway.container)
+            return self._until_as_wanted(reloads=self.gateway.container)
         for name in self.gateway.instances:
-            self._hang_up(name)
-            differences = self._until_as_wanted(name if self.gateway.front_image else "", reloads=name)
+            # A worker that leaves closes the connections on which it has read nothing yet, so it must get none.
+            with self._out_of_use(name):
+                self._hang_up(name)
+                differences = self._until_as_wanted(name, reloads=name)
             if differences:
-                break
-        return differences
+                return differences
+            self._until_used(name)
+        return []
 
     def _hang_up(self, instance: str) -> None:
         # Not `docker kill --signal HUP`: after that Docker 20.10 takes the container for stopped on purpose, and a

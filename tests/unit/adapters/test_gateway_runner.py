@@ -46,6 +46,7 @@ class Lab:
         self.directory = Path(now.directory)
         self.asked = 0
         self.reloads = 0
+        self.execs = True  # whether docker exec works
         self.takes = True  # whether a reload makes it read its files
         self.given_up = 0  # reloads that come to nothing, as when a new worker dies
         self.finishing = 0.0  # seconds for which an old worker finishes a long answer, and the other one stays old
@@ -95,6 +96,8 @@ class Lab:
         if "--validate_config" in words:
             assert MASTER_KEY not in self.commands[-1]
             return Outcome(0, f"LiteLLM: config OK ({self.counts} models)")
+        if not self.execs:
+            return Outcome(1, "no such container")
         self.reloads += 1
         self.given_up -= 1
         if self.takes and self.given_up < 0:
@@ -383,11 +386,26 @@ def test_instances_are_replaced_one_after_another_and_out_of_use(tmp_path: Path)
     ]
 
 
-def test_instances_read_their_files_one_after_another(tmp_path: Path) -> None:
+def test_instances_read_their_files_one_after_another_and_out_of_use(tmp_path: Path) -> None:
     wanted = two(tmp_path, NEW_ALIAS)
     lab = Two(two(tmp_path))
     lab.counts = wanted.models
     made = rollout_of_two(lab, wanted)
     made.world.engine.ours("")[0]["Config"]["Labels"][LABEL_HASH] = wanted.hash
     assert made.run().step == "reload"
-    assert [each.split()[2] for each in lab.commands[1:]] == ["litellm", "litellm-2"]
+    hang_up = "docker exec {} sh -c kill -HUP 1"
+    assert lab.commands[1:] == [
+        *("drain litellm", hang_up.format("litellm"), "ready litellm"),
+        *("drain litellm-2", hang_up.format("litellm-2"), "ready litellm-2"),
+    ]
+
+
+def test_an_instance_that_cannot_be_told_gets_requests_again(tmp_path: Path) -> None:
+    wanted = two(tmp_path, NEW_ALIAS)
+    lab = Two(two(tmp_path))
+    lab.counts, lab.execs = wanted.models, False
+    made = rollout_of_two(lab, wanted)
+    made.world.engine.ours("")[0]["Config"]["Labels"][LABEL_HASH] = wanted.hash
+    with pytest.raises(GatewayFailed, match="no such container"):
+        made.run()
+    assert lab.commands[-1] == "ready litellm"
