@@ -84,7 +84,8 @@ def losing(request: Any) -> Any:
         )
         routes = tuple(Route(each, MODEL, "chat", True, engine, "") for each in route_ids)
         return RenderedGateway(
-            host="ana-docker", directory="", container=NAME, image=image, url=url, user="", timeout=60, files={},
+            host="ana-docker", directory="", container=NAME, image=image, url=url, user="", timeout=60, workers=1,
+            drain_seconds=0, files={},
             service_definition={}, hash="", config_mark="", models=0, routes=routes, asked=(asked,),
             smallest_context=("", 0), replaced_on_overflow=(), master_key=KEY, clients=(), secrets=(),
         )  # fmt: skip
