@@ -573,8 +573,8 @@ def _against_the_engine(
             return result  # the engine's own trouble, under its own code
     if asked.route_ids:
         message = (
-            f"no engine of {asked.name} answers ({', '.join(asked.route_ids)}); the gateway itself is in order. Where the "
-            f"engine answers on its own host, that host keeps {gateway.host} away: say where it comes from by addresses "
+            f"no engine of {asked.name} answers ({', '.join(asked.route_ids)}); the gateway itself is in order. Where "
+            f"the engine answers on its own host, that host keeps {gateway.host} away: say where it comes from by addresses "
             "of its fleet_gateway, or by vllm_stack_reach."
         )
         return {**result, "passed": True, "code": "engine_not_answering", "message": message}
