@@ -574,8 +574,8 @@ def _against_the_engine(
     if asked.route_ids:
         message = (
             f"no engine of {asked.name} answers ({', '.join(asked.route_ids)}); the gateway itself is in order. Where "
-            f"the engine answers on its own host, that host keeps {gateway.host} away: say where it comes from by addresses "
-            "of its fleet_gateway, or by vllm_stack_reach."
+            f"the engine answers on its own host, that host keeps {gateway.host} away: say where it comes from by "
+            "addresses of its fleet_gateway, or by vllm_stack_reach."
         )
         return {**result, "passed": True, "code": "engine_not_answering", "message": message}
     return result
