@@ -157,11 +157,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             templar=self._templar,
             shared_loader_obj=self._shared_loader_obj,
         )
-        looked = action.run(task_vars=self.vars)
+        looked = action.result(self.vars)
         place = f"{self.host}: gateway"
         if looked.get("failed"):
             raise CannotLook(str(looked.get("code") or "gateway_unreadable"), place, _line(looked["msg"]), "")
         found = [drift.Difference(**each) for each in looked["differences"]]
+        self.report["warnings"] += looked["findings"]
         self.report["gateway"] = {"routes": looked["routes"], "step": looked["step"]}
         silent = [each for each in found if each.item == "readiness"]
         self._differences("gateway", [each for each in found if each not in silent])

@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.fleet import gateway_files, inventory, routes
-from ..module_utils.fleet.errors import FleetError, errors, nearest
+from ..module_utils.fleet.errors import Finding, FleetError, errors, nearest
 from ..plugin_utils import hostvars
 
 display = Display()
@@ -28,7 +28,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _supports_diff = True
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
+        result = self.result(task_vars)
+        host = str(self._task.args.get("host") or task_vars["inventory_hostname"])
+        found = [str(Finding(**each)) for each in result.get("findings") or ()]
+        for note in [*result.get("notes", []), *found]:
+            # Straight to the terminal: the callback prints no warning of a task that it hides as unchanged.
+            display.display(f"[WARNING]: {note}", color=C.COLOR_WARN, stderr=True)
+        for answer in result.get("answers") or ():
+            if answer["route"]:
+                of = f" (alias of {answer['alias_of']})" if answer["alias_of"] else ""
+                asked = f"asked for {answer['name']}{of}: {answer['code']}, by {answer['route']}"
+                # Standard error: standard output belongs to the callback, which may print JSON there.
+                display.display(f"{host} gateway {asked}", stderr=True)
+        return result
+
+    def result(self, task_vars: Any) -> dict[str, Any]:
+        """What ``run`` returns, without a word on the terminal."""
+        super().run(None, task_vars)
         arguments = dict(self._task.args)
         for name in ("gpu_hosts", "gateways", "blocked"):  # text where somebody calls the module from a command line
             if isinstance(arguments.get(name), str):
@@ -45,15 +61,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         for name in ("invocation", "exception"):  # the one repeats the gateway, keys included, the other the message
             result.pop(name, None)
         result["notes"] = [*warnings, *result.get("notes", [])]
-        for note in result["notes"]:
-            # Straight to the terminal: the callback prints no warning of a task that it hides as unchanged.
-            display.display(f"[WARNING]: {note}", color=C.COLOR_WARN, stderr=True)
-        for answer in result.get("answers") or ():
-            if answer["route"]:
-                of = f" (alias of {answer['alias_of']})" if answer["alias_of"] else ""
-                asked = f"asked for {answer['name']}{of}: {answer['code']}, by {answer['route']}"
-                # Standard error: standard output belongs to the callback, which may print JSON there.
-                display.display(f"{host} gateway {asked}", stderr=True)
         return result
 
     def _render(

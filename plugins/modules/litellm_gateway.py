@@ -150,6 +150,20 @@ notes:
   type: list
   elements: str
   sample: []
+findings:
+  description:
+    - Routes that LiteLLM sends no request although nothing differs, each with C(code), C(place), C(problem), C(remedy),
+      C(host) of the gateway and C(stack). V(route_to_nothing) where nothing answers at the route's address,
+      V(route_cooled_down) where something does now and LiteLLM's last probe failed.
+    - Only probes are seen. That a request of a client failed and cools a route down for some seconds, LiteLLM says
+      nowhere.
+  returned: in check mode
+  type: list
+  elements: dict
+  sample:
+    - code: route_to_nothing
+      place: "ana-docker: gateway"
+      stack: qwen35-vl
 seconds:
   description: How long it took.
   returned: when not in check mode
@@ -163,6 +177,7 @@ code:
 """
 
 import random
+from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import http
@@ -222,6 +237,7 @@ def main():
         routes=list(gateway.ids),
         needs_replacing=outcome.needs_replacing,
         answers=outcome.answers,
+        findings=[asdict(finding) for finding in outcome.findings],
         seconds=round(outcome.seconds, 1),
         diff=outcome.diff,
     )

@@ -21,7 +21,8 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from ..fleet import drift, gateway_files
 from ..fleet.drift import Difference, LiveFile
-from ..fleet.gateway_files import Asked, LiveGateway, RenderedGateway, Told
+from ..fleet.errors import Finding
+from ..fleet.gateway_files import Asked, LiveGateway, RenderedGateway, Silent, Told
 from ..fleet.verdict import conclude
 from . import asker, balancer, command, compose_cli, draining, files
 from .docker_engine import Engine, EngineError
@@ -66,6 +67,7 @@ class Outcome:
     step: str = ""
     needs_replacing: bool = False
     warnings: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)  # what no run changes and somebody should know
     answers: list[dict[str, Any]] = field(default_factory=list)
     diff: list[dict[str, str]] = field(default_factory=list)
     seconds: float = 0.0
@@ -79,20 +81,31 @@ class GatewayFailed(Exception):
         self.code = code
 
 
-def tell(gateway: RenderedGateway, fetch: Fetch, times: int = ASKED_AT_ONCE, url: str = "") -> Told:
+def tell(
+    gateway: RenderedGateway, fetch: Fetch, times: int = ASKED_AT_ONCE, url: str = "", probes: bool = False
+) -> Told:
     """What the running gateway (one instance with ``url``) says, asked so often that every worker has its say."""
     url = url or gateway.url
     ready = fetch("GET", f"{url}/health/readiness", timeout=HTTP_SECONDS)
     if ready.status != 200:
         return Told(ready.status, error=ready.error)
     headers = {"Authorization": f"Bearer {gateway.master_key}"}
-    with ThreadPoolExecutor(times) as pool:
-        asked = [pool.submit(fetch, "GET", f"{url}/model/info", None, headers, HTTP_SECONDS) for _each in range(times)]
-        got: list[HttpAnswer] = [each.result() for each in asked]
-    for answer in got:
+    paths = ["/model/info", *(["/health"] if probes else [])]
+    with ThreadPoolExecutor(times * len(paths)) as pool:
+        asked = {
+            path: [pool.submit(fetch, "GET", f"{url}{path}", None, headers, HTTP_SECONDS) for _each in range(times)]
+            for path in paths
+        }
+        got: dict[str, list[HttpAnswer]] = {path: [each.result() for each in asked[path]] for path in paths}
+    for answer in got["/model/info"]:
         if answer.status != 200:
             return Told(answer.status, error=answer.error or "/model/info")
-    return Told(200, tuple((answer.json() or {}).get("data") or () for answer in got))
+    return Told(
+        200,
+        tuple((answer.json() or {}).get("data") or () for answer in got["/model/info"]),
+        # A worker that is new has probed nothing yet; one that does not say is no reason not to compare.
+        probes=tuple(answer.json() or {} for answer in got.get("/health", ()) if answer.status == 200),
+    )
 
 
 class GatewayRollout:
@@ -106,7 +119,7 @@ class GatewayRollout:
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
-    def live(self) -> LiveGateway:
+    def live(self, probes: bool = False) -> LiveGateway:
         gateway, engine = self.gateway, self.world.engine
         container = engine.container(gateway.container)
         runs = container is not None and container["State"]["Status"] == "running"
@@ -117,14 +130,24 @@ class GatewayRollout:
             container=container,
             image=engine.image(container["Image"]) if container else None,
             wanted_image=engine.image(gateway.image),
-            told=tell(gateway, self.world.fetch, times) if runs else None,
+            told=tell(gateway, self.world.fetch, times, probes=probes) if runs else None,
             receipt=files.read_json(files.receipt_path(gateway.directory)),
             beside={name: each for name, each in project.items() if name != gateway.container},
         )
 
     def look(self) -> Outcome:
-        """What a run would do. Reads only."""
-        return self._outcome(self.live())
+        """What a run would do, and what it could do nothing about. Reads only."""
+        live = self.live(probes=True)
+        outcome = self._outcome(live)
+        if live.told is not None:
+            silent = gateway_files.silent(self.gateway, live.told)
+            outcome.findings = gateway_files.hazards(self.gateway, [(each, self._answers(each)) for each in silent])
+        return outcome
+
+    def _answers(self, silence: Silent) -> bool:
+        base = silence.api_base
+        url = f"{base[: -len('/v1')] if base.endswith('/v1') else base}/health"
+        return self.world.fetch("GET", url, timeout=HTTP_SECONDS).status != 0
 
     def _outcome(self, live: LiveGateway) -> Outcome:
         gateway = self.gateway
@@ -162,7 +185,7 @@ class GatewayRollout:
     def run(self) -> Outcome:
         """Do what differs. Raises GatewayFailed with what is running now."""
         began = self.world.clock()
-        outcome = self.look()
+        outcome = self._outcome(self.live())
         drains = bool(self.orders.drained and self.orders.drain_seconds)
         if not outcome.changed and not drains:
             outcome.seconds = self.world.clock() - began

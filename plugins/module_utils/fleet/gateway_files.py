@@ -12,11 +12,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from . import compose, drift, routes, yaml_text
 from .drift import Difference, LiveFile
+from .errors import WARNING, Finding
 from .rendered import LABEL_HASH, RenderedFile
 from .routes import RoutePlan
 
@@ -67,6 +69,9 @@ class Route:
     supports_vision: Optional[bool]
     url: str  # of the engine, without /v1
     api_key: str
+    host: str
+    stack: str
+    blocked: bool  # gets no request, because its engine is being replaced
 
 
 @dataclass(frozen=True)
@@ -138,10 +143,11 @@ def render(
 ) -> RenderedGateway:
     """The files of this gateway. ``client_keys_module``: the source of client_keys.py, which ships with the role."""
     gateway = plan.gateway
+    stopped = frozenset(blocked)
     directory = f"{settings.root.rstrip('/')}/{PROJECT}"
     listen = gateway.listen or settings.listen
     environment = routes.environment(plan)
-    config = routes.litellm_config(plan, settings.health_interval, blocked)
+    config = routes.litellm_config(plan, settings.health_interval, stopped)
     credentials = routes.credentials(plan)
     # Keyed, because whoever may list the models can read it.
     read_at_reload = _json([config, credentials, client_keys_module])
@@ -227,10 +233,13 @@ def render(
                 "image" in each.stack.model.modalities if each.mode == "chat" else None,
                 each.api_base[: -len("/v1")],
                 each.stack.api_key,
+                each.stack.host,
+                each.stack.name,
+                each.id in stopped,
             )
             for each in plan.deployments
         ),
-        asked=tuple(_asked(plan, frozenset(blocked))),
+        asked=tuple(_asked(plan, stopped)),
         smallest_context=(shortest, length),
         replaced_on_overflow=tuple({*gateway.fallbacks, *gateway.context_window_fallbacks}),
         master_key=gateway.master_key,
@@ -387,11 +396,15 @@ def _json(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Told:
-    """What the running gateway says of itself. ``answers``: one entry for each time it was asked /model/info."""
+    """What the running gateway says of itself. ``answers``: one entry for each time it was asked /model/info.
+
+    ``probes``: likewise of /health, what each worker's own requests to the engines came to a while ago.
+    """
 
     status: int = 0  # of /health/readiness; 0: no connection
     answers: tuple[Sequence[Mapping[str, Any]], ...] = ()
     error: str = ""
+    probes: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -479,6 +492,8 @@ def differing(rendered: RenderedGateway, told: Told) -> list[Difference]:
             for item, wanted in (("model", f"hosted_vllm/{route.model_name}"), ("api_base", f"{route.url}/v1")):
                 have = targets.get(route.id, {}).get(item, wanted)
                 found.unless_equal(f"route {route.id} {item}", wanted, have, RELOAD)
+            if route.id in entries:
+                found.unless_equal(f"route {route.id} blocked", route.blocked, bool(live.get("blocked")), RELOAD)
             if route.supports_vision is not None and route.id in entries:
                 found.unless_equal(
                     f"route {route.id} supports_vision",
@@ -492,6 +507,68 @@ def differing(rendered: RenderedGateway, told: Told) -> list[Difference]:
 def some_as_wanted(rendered: RenderedGateway, told: Told) -> bool:
     """Whether a worker routes as planned, whatever the others do."""
     return any(not differing(rendered, Told(told.status, (answer,))) for answer in told.answers)
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A route that LiteLLM sends no request, because its own probes of it fail."""
+
+    route: Route
+    api_base: str  # the one that is in use
+    said: str  # by the probe
+
+
+def silent(rendered: RenderedGateway, told: Told) -> list[Silent]:
+    """Open routes of the inventory that failed the last probe of every worker that has probed them."""
+    live = {str(entry["model_info"]["id"]): entry for answer in told.answers for entry in answer}
+    good = {str(each.get("model_id")) for probe in told.probes for each in probe.get("healthy_endpoints") or ()}
+    bad = {str(each.get("model_id")): each for probe in told.probes for each in probe.get("unhealthy_endpoints") or ()}
+    found = []
+    for route in rendered.routes:
+        entry = live.get(route.id)
+        if entry is None or entry["model_info"].get("blocked") or route.id in good or route.id not in bad:
+            continue
+        base = str((entry.get("litellm_params") or {}).get("api_base") or f"{route.url}/v1")
+        found.append(Silent(route, base, _reason(str(bad[route.id].get("error") or ""))))
+    return found
+
+
+def _reason(error: str) -> str:
+    """What LiteLLM says, without the names of its own exceptions before it and the traceback behind."""
+    line = (error.splitlines() or [""])[0].rpartition("Exception - ")[2]
+    line = re.sub(r" ssl:<[^>]*>| \[Connect call failed.*", "", line).strip()
+    return line[:200] or "it does not say why"
+
+
+def hazards(rendered: RenderedGateway, silences: Iterable[tuple[Silent, bool]]) -> list[Finding]:
+    """Routes that get no request: no drift, because a run would change nothing of it.
+
+    With each of them whether something answered at its address when it was asked from the gateway's host just now.
+    """
+    found = []
+    for silence, answers in silences:
+        route, place = silence.route, f"{rendered.host}: gateway"
+        what = f"route {route.id} ({silence.api_base})"
+        if answers:
+            code = "route_cooled_down"
+            problem = (
+                f"{what} is answered now when {rendered.host} asks, and LiteLLM's last probe failed: {silence.said}. "
+                "It gets no request until a probe succeeds."
+            )
+            remedy = (
+                "Look again after litellm_gateway_health_interval seconds. If it stays: "
+                f"`docker logs {rendered.container}` on {rendered.host}, and see what "
+                f"stack {route.stack} on {route.host} answers to its api_key."
+            )
+        else:
+            code = "route_to_nothing"
+            problem = f"{what} leads to nothing: {silence.said}. It gets no request until a probe succeeds."
+            remedy = (
+                f"Look at stack {route.stack} on {route.host} (`systemctl status modelfleet-{route.stack}`). If it "
+                f"answers there, correct fleet_gateway.addresses.{route.host}, or what is closed between the two."
+            )
+        found.append(Finding(code, place, problem, remedy, WARNING, rendered.host, route.stack))
+    return found
 
 
 def only_blocked(before: str, after: str) -> bool:

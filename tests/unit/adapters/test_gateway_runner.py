@@ -78,6 +78,7 @@ class Lab:
         for block in text.split("  - model_name:")[1:]:
             info: dict[str, Any] = {"id": re.search(r" id: (\S+)", block)[1]}  # type: ignore[index]
             info["supports_vision"] = "supports_vision: true" in block
+            info["blocked"] = "blocked: true" in block
             mark = re.search(r"modelfleet_config: (\S+)", block)
             if mark:
                 info["modelfleet_config"] = mark[1].strip("'\"")
@@ -159,6 +160,33 @@ def test_nothing_to_do(tmp_path: Path) -> None:
     lab = Lab(gateway)
     assert not rollout(lab, gateway).run().changed
     assert lab.commands == []
+
+
+@pytest.mark.parametrize(("status", "code"), [(0, "route_to_nothing"), (503, "route_cooled_down")])
+def test_a_look_says_which_routes_get_no_request_and_a_run_does_not_wait_for_them(
+    tmp_path: Path, status: int, code: str
+) -> None:
+    gateway = render(tmp_path)
+    lab = Lab(gateway)
+    silent = gateway.routes[0]
+    engines: list[str] = []
+
+    def fetch(method: str, url: str, *more: Any, **named: Any) -> HttpAnswer:
+        if url == f"{gateway.url}/health":
+            return HttpAnswer(
+                200, json.dumps({"unhealthy_endpoints": [{"model_id": silent.id, "error": "x"}]}).encode()
+            )
+        if not url.startswith(gateway.url):
+            engines.append(url)
+            return HttpAnswer(status, error="refused")
+        return Lab.fetch(lab, method, url, *more, **named)
+
+    lab.fetch = fetch  # type: ignore[method-assign]
+    looked = rollout(lab, gateway).look()
+    assert [(each.code, each.stack) for each in looked.findings] == [(code, silent.stack)]
+    assert engines == [f"{silent.url}/health"]
+    assert (looked.changed, looked.differences) == (False, ())
+    assert not rollout(lab, gateway).run().changed
 
 
 def test_a_new_route_is_read_first_and_reloaded_then(tmp_path: Path) -> None:

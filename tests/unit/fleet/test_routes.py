@@ -632,3 +632,97 @@ def test_a_route_to_another_model_or_place_is_drift(parameters: dict[str, str], 
     answer = [dict(entry) for entry in told(gateway).answers[0]]
     answer[0]["litellm_params"] = parameters
     assert actions(gateway, live(gateway, told=Told(200, (answer,)))) == {item: "reload"}
+
+
+# --- a route that is blocked, leads to nothing, or is cooled down ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "have", "found"),
+    [
+        ((), {}, {}),
+        ((), {"blocked": False}, {}),
+        ((), {"blocked": None}, {}),
+        ((), {"blocked": True}, {"route ana-ml2--vl blocked": ("False", "True")}),
+        (("ana-ml2--vl",), {"blocked": True}, {}),
+        (("ana-ml2--vl",), {}, {"route ana-ml2--vl blocked": ("True", "False")}),
+    ],
+)
+def test_a_route_that_is_blocked_otherwise_is_drift_that_a_reload_repairs(
+    wanted: tuple[str, ...], have: dict[str, Any], found: dict[str, tuple[str, str]]
+) -> None:
+    gateway = rendered(blocked=wanted)
+    answer = [{"model_info": dict(entry["model_info"])} for entry in told(gateway).answers[0]]
+    answer[0]["model_info"].update(have)
+    compared = gateway_files.compare(gateway, live(gateway, told=Told(200, (answer,))))
+    assert {each.item: (each.want, each.have) for each in compared} == found
+    assert {each.action for each in compared} <= {"reload"}
+
+
+VL = "ana-ml2--vl"
+REFUSED = (
+    "litellm.InternalServerError: InternalServerError: Hosted_vllmException - Cannot connect to host ana-ml2:8007 "
+    "ssl:<ssl.SSLContext object at 0x7f> [Connect call failed ('10.0.0.7', 8007)]\nstack trace: Traceback (most recent"
+)
+
+
+def probe(good: tuple[str, ...] = (), bad: tuple[str, ...] = (), error: str = REFUSED) -> dict[str, Any]:
+    return {
+        "healthy_endpoints": [{"model_id": each} for each in good],
+        "unhealthy_endpoints": [{"model_id": each, "error": error} for each in bad],
+    }
+
+
+@pytest.mark.parametrize(
+    ("probes", "silent"),
+    [
+        ((), []),
+        (({},), []),  # a new worker has probed nothing
+        ((probe(good=(VL,)),), []),
+        ((probe(bad=(VL,)),), [VL]),
+        ((probe(bad=(VL,)), {}), [VL]),
+        # One worker's probe is older than the other's: it is back.
+        ((probe(bad=(VL,)), probe(good=(VL,))), []),
+        # Not in the inventory: that is drift already.
+        ((probe(bad=("ana-ml9--gone",)),), []),
+    ],
+)
+def test_a_route_whose_probes_fail_is_silent(probes: tuple[dict[str, Any], ...], silent: list[str]) -> None:
+    gateway = rendered()
+    now = dataclasses.replace(told(gateway), probes=probes)
+    assert [each.route.id for each in gateway_files.silent(gateway, now)] == silent
+    assert gateway_files.differing(gateway, now) == []
+
+
+def test_a_route_that_is_blocked_gets_no_request_on_purpose() -> None:
+    gateway = rendered(blocked=(VL,))
+    now = dataclasses.replace(told(gateway, blocked=True), probes=(probe(bad=(VL,)),))
+    assert gateway_files.silent(gateway, now) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (REFUSED, "Cannot connect to host ana-ml2:8007"),
+        ("litellm.AuthenticationError: AuthenticationError: Hosted_vllmException - Unauthorized", "Unauthorized"),
+        ("Model is blocked", "Model is blocked"),
+        ("", "it does not say why"),
+    ],
+)
+@pytest.mark.parametrize(("answers", "code"), [(False, "route_to_nothing"), (True, "route_cooled_down")])
+def test_what_a_silent_route_is_called(error: str, said: str, answers: bool, code: str) -> None:
+    gateway = rendered()
+    now = dataclasses.replace(told(gateway), probes=(probe(bad=(VL,), error=error),))
+    (found,) = gateway_files.hazards(gateway, [(each, answers) for each in gateway_files.silent(gateway, now)])
+    assert (found.code, found.severity, found.place, found.stack) == (code, "warning", "ana-docker: gateway", "vl")
+    assert f"{said}." in found.problem
+    assert f"route {VL} ({gateway.routes[0].url}/v1)" in found.problem
+    assert "stack vl on ana-ml2" in found.remedy
+
+
+def test_a_route_that_somebody_led_to_nothing_is_named_where_it_leads() -> None:
+    gateway = rendered()
+    answer = [dict(entry) for entry in told(gateway).answers[0]]
+    answer[0]["litellm_params"] = {"api_base": "http://ana-ml2:9/v1"}
+    (found,) = gateway_files.silent(gateway, Told(200, (answer,), probes=(probe(bad=(VL,)),)))
+    assert found.api_base == "http://ana-ml2:9/v1"
