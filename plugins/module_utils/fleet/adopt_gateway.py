@@ -68,7 +68,9 @@ def adopt(
         settings = replace(settings, instances=1 + len(twins))
         done.variables["litellm_gateway_instances"] = settings.instances
     source = sources.get(config_path(main.definition))
-    _Gateway(main, front, source, done, hosts, settings).adopt()
+    others = [one for one in candidates if one not in (main, front)]
+    beside = {name for one in others for name in (one.service.name, one.definition.get("container_name")) if name}
+    _Gateway(main, front, source, done, hosts, settings, beside).adopt()
     return main, settings
 
 
@@ -81,9 +83,11 @@ class _Gateway:
         done: Adopted,
         hosts: Collection[str],
         settings: gateway_files.GatewaySettings,
+        beside: Collection[str],
     ) -> None:
         self.candidate, self.front, self.source = candidate, front, source
         self.done, self.hosts, self.settings = done, hosts, settings
+        self.beside = beside  # names by which the gateway reaches other containers now, and will not
         self.vault = secrecy.Vault(done.secrets, done.secret_places)
         self.environment = dict(candidate.definition.get("environment") or {})
         self.read: set[str] = set()  # variables that became a value
@@ -106,6 +110,7 @@ class _Gateway:
             problem = "the gateway runs without a master key, so that everybody may use it."
             self._note("to_decide", self._place("general_settings"), problem, "Make one: openssl rand -hex 24.")
         self._secret("database_url", "DATABASE_URL")
+        self._database()
         self._routes()
         self._fallbacks()
         self._router()
@@ -175,6 +180,14 @@ class _Gateway:
             place = self.candidate.service.place("environment", name)
         self.gateway[key] = self.vault.variable("litellm", f"litellm_{key}", value, place)
 
+    def _database(self) -> None:
+        address = self._value((self.config.get("general_settings") or {}).get("database_url"))[0]
+        match = re.match(r"\w+://(?:[^/]*@)?([^:/?]+)", address or str(self.environment.get("DATABASE_URL") or ""))
+        if match and match[1] in self.beside:
+            problem = f"the database is reached as {match[1]}, which the gateway of the inventory has no network with."
+            remedy = "Publish its port, and write an address of its host into the vault variable of database_url."
+            self._note("to_decide", self.candidate.service.place("environment", "DATABASE_URL"), problem, remedy)
+
     # ------------------------------------------------------------------ routes
 
     def _routes(self) -> None:
@@ -227,6 +240,10 @@ class _Gateway:
         match = re.match(r"https?://(?:[^/@]*@)?(\[[^\]]+\]|[^:/]+)(?::(\d+))?", base)
         host = match[1] if match else ""
         if host in self.hosts:
+            return
+        if host in self.beside:
+            problem = f"{served} is asked as {host}, a container beside it: it will be asked at the port of its host."
+            self._note("replaced", place, problem)
             return
         problem = f"{served} is asked at {secrecy.shown(host)}, which is no host of the inventory."
         remedy = f"Write addresses: {{HOST: {host}}} with the host whose stack that is, unless its own name will do."
@@ -314,7 +331,11 @@ class _Gateway:
             self._note("not_expressed", service.place("volumes"), f"{target} is mounted.", remedy)
         for key in definition:
             if REPLACED.get(key) and "modelfleet.gateway" not in (definition.get("labels") or {}):
-                self._note("replaced", service.place(key), f"{key}: the gateway's role sets it.", "")
+                if key == "depends_on":
+                    problem, remedy = f"it starts after {', '.join(definition[key])}.", "It will start by itself."
+                    self._note("not_expressed", service.place(key), problem, remedy)
+                else:
+                    self._note("replaced", service.place(key), f"{key}: the gateway's role sets it.", "")
         if definition.get("networks"):
             problem = f"is in the network {', '.join(map(str, definition['networks']))}."
             remedy = "Engines are asked at their host's port."
