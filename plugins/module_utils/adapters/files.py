@@ -36,6 +36,8 @@ def write(path: str, content: str, mode: str = "0644") -> None:
             stream.flush()
             os.fchmod(stream.fileno(), int(mode, 8))
             os.fsync(stream.fileno())
+        if os.path.isdir(path):
+            os.rmdir(path)  # Docker's own, see read(); one with something in it is somebody else's
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -74,6 +76,9 @@ def read(directory: str, names: Sequence[str]) -> dict[str, LiveFile]:
                 found[name] = LiveFile(stream.read(), f"{status.st_mode & 0o7777:04o}", status.st_mtime)
         except (FileNotFoundError, NotADirectoryError):
             continue
+        except IsADirectoryError:
+            # Docker makes a folder where a container was to mount a file that somebody had deleted.
+            found[name] = LiveFile("", "0644", 0.0, folder=True)
     return found
 
 

@@ -72,6 +72,7 @@ class LiveFile:
     content: str
     mode: str  # "0644"
     modified: float  # seconds since the epoch
+    folder: bool = False  # a folder in the file's place; nothing else is known of it then
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,10 @@ def _compare_files(found: Found, rendered: RenderedStack, live: LiveStack) -> No
         there = live.files.get(name)
         if there is None:
             found.add(f"file {name}", "present", ABSENT, WRITE)
+            continue
+        if there.folder:
+            # The container that Docker made it for has a folder there as well, on which no file can be mounted.
+            found.add(f"file {name}", "present", "a folder", RECREATE)
             continue
         if there.content != wanted.content:
             # The engine read its file when it started. Edited before that, it runs with the edit.

@@ -59,3 +59,17 @@ def test_stacks_of_two_cards_make_the_cache_they_share_at_the_same_time(tmp_path
         with ThreadPoolExecutor(4) as pool:
             for made in [pool.submit(make) for _each in range(4)]:
                 made.result()
+
+
+def test_a_folder_that_docker_made_in_a_files_place_is_seen_and_gives_way(tmp_path: Path) -> None:
+    (tmp_path / "vllm.yaml").mkdir()
+    assert files.read(str(tmp_path), ["vllm.yaml"])["vllm.yaml"].folder
+    files.write(str(tmp_path / "vllm.yaml"), "model: x\n")
+    assert (tmp_path / "vllm.yaml").read_text() == "model: x\n"
+
+
+def test_a_folder_with_something_in_it_stays(tmp_path: Path) -> None:
+    (tmp_path / "vllm.yaml" / "kept").mkdir(parents=True)
+    with pytest.raises(OSError, match="not empty"):
+        files.write(str(tmp_path / "vllm.yaml"), "model: x\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["vllm.yaml"]

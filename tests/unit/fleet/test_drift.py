@@ -295,6 +295,7 @@ def edited(name: str, content: str, after_start: float, mode: str = "") -> dict[
         (edited("vllm.yaml", STACK.files["vllm.yaml"].content, -60, "0600"), [("file vllm.yaml mode", WRITE)]),
         (edited(".env", STACK.files[".env"].content, -60, "0644"), [("file .env mode", WRITE)]),
         ({name: file for name, file in live().files.items() if name != ".env"}, [("file .env", WRITE)]),
+        ({**live().files, "vllm.yaml": LiveFile("", "0644", 0.0, folder=True)}, [("file vllm.yaml", RECREATE)]),
         ({}, [("file compose.yaml", WRITE), ("file vllm.yaml", WRITE), ("file .env", WRITE)]),
     ],
 )
