@@ -295,7 +295,6 @@ def edited(name: str, content: str, after_start: float, mode: str = "") -> dict[
         (edited("vllm.yaml", STACK.files["vllm.yaml"].content, -60, "0600"), [("file vllm.yaml mode", WRITE)]),
         (edited(".env", STACK.files[".env"].content, -60, "0644"), [("file .env mode", WRITE)]),
         ({name: file for name, file in live().files.items() if name != ".env"}, [("file .env", WRITE)]),
-        ({**live().files, "vllm.yaml": LiveFile("", "0644", 0.0, folder=True)}, [("file vllm.yaml", RECREATE)]),
         ({}, [("file compose.yaml", WRITE), ("file vllm.yaml", WRITE), ("file .env", WRITE)]),
     ],
 )
@@ -467,3 +466,10 @@ def test_a_container_that_lost_its_card(nodes: Any, given: bool, expected: list[
     stack = replace(STACK, gpus=(0,))
     seen = drift.compare(stack, live(container=container, gpu_nodes=nodes))
     assert [(one.item, one.action) for one in seen if one.item != "devices"] == expected
+
+
+def test_a_folder_in_a_files_place_is_called_one_and_takes_another_container() -> None:
+    there = live(files={**live().files, "vllm.yaml": LiveFile("", "0644", STARTED + 60, folder=True)})
+    assert [(one.item, one.want, one.have, one.action) for one in drift.compare(STACK, there)] == [
+        ("file vllm.yaml", "present", "a folder", RECREATE)
+    ]
