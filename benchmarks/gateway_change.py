@@ -5,7 +5,7 @@
 
     gateway_change.py [--requests 2000] [--rate 8] [--reloads 5] [reload] [backend] [crash] [image]
 
-reload   some reloads, one after another, while --requests requests come
+reload   a route is blocked and opened in turn, --reloads times, while --requests requests come
 backend  one of two replicas is rolled out with another configuration: blocked, drained, replaced, asked, opened
 crash    one of two replicas is killed and stays away for a while
 image    both instances of the gateway itself get another image, which the host pulls from the lab's registry
@@ -31,12 +31,11 @@ from pathlib import Path
 from typing import Any, Callable
 
 ROOT = Path(__file__).resolve().parent.parent
-SITE = [
-    str(Path(sys.executable).parent / "ansible-playbook"),
-    *("-i", "inventories/lab", "-i", "molecule/gateway/two_hosts.yml", "site.yml"),
-]
+BIN = Path(sys.executable).parent
+INVENTORY = ("-i", "inventories/lab", "-i", "molecule/gateway/two_hosts.yml")
 MODEL = "summary"
 HOST, REPLICA, CONTAINER, PORT = "ana-ml2", "granite-summarizer", "vllm-granite-summarizer", 8003
+ROUTE = f"{HOST}--{REPLICA}"
 INSTANCES = ("litellm", "litellm-2")
 UNIT = "modelfleet-granite-summarizer.service"
 VAULT = ROOT / "inventories" / "lab" / "group_vars" / "gateways" / "vault.yml"
@@ -96,22 +95,14 @@ class Load:
         self.seconds.append(time.monotonic() - began)
 
 
-def workers(instance: str) -> set[str]:
-    listed = on("ana-docker", f"docker top {instance} -eo pid,args")
-    return {line.split()[0] for line in listed.splitlines() if "spawn_main" in line}
-
-
 def reload(times: int) -> None:
-    """Each instance reads its files, as the module does it: the next one when the one before is through."""
-    instances = [name for name in on("ana-docker", "docker ps --format '{{.Names}}'").split() if name in INSTANCES]
-    for number in range(times):
-        instance = instances[number % len(instances)]
-        before = workers(instance)
+    """The module blocks and opens one replica in turn: each time all workers of both instances change."""
+    for number in range(times + times % 2):  # it ends open
         began = time.monotonic()
-        on("ana-docker", f"docker exec {instance} sh -c 'kill -HUP 1'")
-        while before & (now := workers(instance)) or len(now) < len(before):
-            time.sleep(1)
-        print(f"  reload {number + 1} ({instance}): {time.monotonic() - began:.0f} s", flush=True)
+        words = "gpu_hosts=ana-ml2,ana-docker gateways=ana-docker replace=false ask=false blocked="
+        words += "" if number % 2 else ROUTE
+        run([str(BIN / "ansible"), *INVENTORY, "ana-docker", "-m", "modelfleet.inference.litellm_gateway", "-a", words])
+        print(f"  reload {number + 1}: {time.monotonic() - began:.0f} s", flush=True)
 
 
 def crash() -> None:
@@ -151,12 +142,14 @@ def another_image() -> dict[str, Any]:
 
 def site(*arguments: str) -> None:
     began = time.monotonic()
-    done = subprocess.run(
-        [*SITE, *arguments], cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    run([str(BIN / "ansible-playbook"), *INVENTORY, "site.yml", *arguments])
+    print(f"  the run: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def run(words: list[str]) -> None:
+    done = subprocess.run(words, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         sys.exit(done.stdout)
-    print(f"  the run: {time.monotonic() - began:.0f} s", flush=True)
 
 
 def main() -> None:
