@@ -357,6 +357,9 @@ class GatewayRollout:
     def _up(self, live: LiveGateway) -> str:
         """Start what the files say; why it did not come up. Several instances one after another, out of use first."""
         gateway, compose = self.gateway, self.world.compose
+        for name, there in {gateway.container: live.container, **live.beside}.items():
+            if there is not None and there["State"]["Status"] == "paused":  # Compose cannot start it
+                self.world.run(["docker", "unpause", name], together=True)
         for name in sorted(set(live.beside) - {*gateway.instances, gateway_files.FRONT if gateway.front_image else ""}):
             self.world.engine.stop(live.beside[name]["Id"])
             self.world.engine.remove(live.beside[name]["Id"])

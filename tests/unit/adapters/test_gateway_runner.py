@@ -189,6 +189,15 @@ def test_a_look_says_which_routes_get_no_request_and_a_run_does_not_wait_for_the
     assert not rollout(lab, gateway).run().changed
 
 
+@pytest.mark.parametrize(("state", "unpaused"), [("paused", True), ("exited", False)])
+def test_a_paused_gateway_goes_on_before_compose_starts_it(tmp_path: Path, state: str, unpaused: bool) -> None:
+    gateway = render(tmp_path)
+    lab = Lab(gateway)
+    lab.container["State"]["Status"] = state
+    assert rollout(lab, gateway).run().step == "start"
+    assert lab.commands == [*["docker unpause litellm"] * unpaused, "up"]
+
+
 def test_a_new_route_is_read_first_and_reloaded_then(tmp_path: Path) -> None:
     wanted = render(tmp_path, NEW_ALIAS)
     lab = Lab(render(tmp_path))
