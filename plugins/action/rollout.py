@@ -203,6 +203,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 time.sleep(5)
                 continue
             for line in new.split("\n")[:-1]:
+                if not line.strip():  # su ends its password prompt with a line of its own
+                    continue
                 seen += 1
                 entry = json.loads(line)
                 if entry["phase"] == ENDED:
