@@ -82,7 +82,10 @@ def losing(request: Any) -> Any:
             route_ids,
             MODEL,
         )
-        routes = tuple(Route(each, MODEL, "chat", True, engine, "") for each in route_ids)
+        routes = tuple(
+            Route(each, MODEL, "chat", True, engine, "", host="ana-ml2", stack="qwen35-vl", blocked=False)
+            for each in route_ids
+        )
         return RenderedGateway(
             host="ana-docker", directory="", container=NAME, image=image, url=url, user="", timeout=60, workers=1,
             drain_seconds=0, files={},
