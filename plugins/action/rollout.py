@@ -50,6 +50,7 @@ class RolloutFailed(AnsibleActionFail):  # type: ignore[misc]
             name: {"code": stack["failure"]["code"], "ended": stack["ended"], "seconds": stack["seconds"]}
             for name, stack in failed.items()
         }
+        result.pop("ports", None)  # it was set, and is not why the run failed
         if not result.get("extra"):
             result.pop("extra", None)
         super().__init__(self._msg, result=result)
