@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,7 @@ CRASH = "crash"
 BLIND = "blind"
 RACE = "race"
 NO_KV = "less kv"
+DIES = "dies of the question"
 CRASH_LINE = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`."
 RACE_LINE = (
     "AssertionError: Error in memory profiling. Initial free memory 82.94 GiB, current free memory 90.17 GiB. This "
@@ -210,6 +212,7 @@ class Host:
         lines += {
             CRASH: [(began + 1, CRASH_LINE)],
             RACE: [(began + 1, RACE_LINE)],
+            DIES: [(float(one.get("asked", math.inf)) + 1, CRASH_LINE)],  # after the answer
         }.get(one["like"], [(began + 1, f"INFO 11-30 12:00:01 [kv_cache_utils.py:1] GPU KV cache size: {kv:,} tokens")])
         return [line for line in lines if after < line[0] <= self.time]
 
@@ -287,10 +290,13 @@ class Host:
     def ask(self, url: str, model: str, asks: Any, **more: Any) -> list[dict[str, Any]]:
         stack = next(one for one in self.stacks.values() if one.url == url)
         container = self.container(stack.container)
-        right = container is not None and container["like"] != BLIND
+        code = {BLIND: "answer_wrong", DIES: "engine_dead"}.get(container["like"], "passed") if container else ""
+        right = code == "passed"
+        if container:
+            self.containers[container["Name"].lstrip("/")]["asked"] = self.time
         return [
             {
-                "question": "image_number", "code": "passed" if right else "answer_wrong", "passed": right,
+                "question": "image_number", "code": code, "passed": right,
                 "severity": "passed" if right else "error", "retryable": False, "ask": "?", "expected": "4711",
                 "answer": "4711" if right else "blue", "detail": "", "remedy": "look", "seconds": 0.1,
                 "pictures": ["x"],
@@ -391,14 +397,14 @@ def test_a_changed_stack_is_replaced_and_its_neighbours_are_not_touched(host: Ho
     assert {name for name in before if before[name] != after[name]} == {"vllm-b"}
 
 
-@pytest.mark.parametrize("like", [CRASH, BLIND])
+@pytest.mark.parametrize("like", [CRASH, BLIND, DIES])
 def test_a_first_deployment_that_fails_is_stopped_and_its_card_is_free(host: Host, like: str) -> None:
     host.behaviour["b"] = [like]
     outcomes = roll(host, stack(host, "a", 0), stack(host, "b", 0), stack(host, "c", 0))
     assert [one.ended for one in outcomes.values()] == ["ready", "stopped", "ready"]
     failure = outcomes["b"].failure
     assert failure is not None
-    assert failure["code"] == {CRASH: "kv_cache_no_memory", BLIND: "vision_blind"}[like]
+    assert failure["code"] == {BLIND: "vision_blind"}.get(like, "kv_cache_no_memory")
     assert "first deployment" in failure["after"]
     assert set(ids(host)) == {"vllm-a", "vllm-c"}
     kept = Path(failure["kept"])

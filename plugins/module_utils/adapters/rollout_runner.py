@@ -33,6 +33,7 @@ from .nvidia_smi import Report
 from .processes import container_of
 
 POLL_SECONDS = 0.5
+LAST_WORDS_SECONDS = 3.0  # what an engine wrote comes through Docker, and so after the answer that it died of
 ANSWER_SECONDS = 60.0  # an engine that says it is ready and lets a short question wait for so long hangs
 FAILED_STOP_SECONDS = 5
 DRAIN_SECONDS = 60.0  # the driver gives the memory of an ended process back within seconds
@@ -584,14 +585,22 @@ class _OneStack:
             self._report("answers", verdict["message"])
             return answers
         failure = StackFailed(verdict["code"], verdict["message"], "", verdict["remedy"], (), False, answers)
-        container = self.world.engine.container(stack.container)
-        if verdict["code"] == "engine_dead" or not runs(container) or (container and container["RestartCount"]):
-            # It died of the question: its log knows more than "no connection". The server outlives it for a moment.
-            log = [text for _m, text in self.world.engine.logs(container["Id"], since)] if container else []
+        raise self._why(failure, since)
+
+    def _why(self, failure: StackFailed, since: float) -> StackFailed:
+        """A wrong answer as it is. Where the engine died of the question, its log knows more than "no connection"."""
+        until = self.world.clock() + LAST_WORDS_SECONDS
+        while True:
+            container = self.world.engine.container(self.stack.container)
+            ended = not runs(container) or (container and container["RestartCount"])
+            if not ended and failure.fact["code"] not in ("engine_dead", "no_connection"):
+                return failure
+            log = [text for _moment, text in self.world.engine.logs(container["Id"], since)] if container else []
             explained = self.rollout._explained(log, failure)
-            explained.answers = failure.answers
-            raise explained
-        raise failure
+            if explained is not failure or ended or self.world.clock() >= until:
+                explained.answers = failure.answers
+                return explained
+            self.world.sleep(POLL_SECONDS)
 
     def _proved(
         self, stack: RenderedStack, engine: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
