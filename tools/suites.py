@@ -77,9 +77,11 @@ def suites() -> list[Suite]:
     found += [molecule(name) for name in sorted(scenarios, key=lambda name: (name != "site", name))]
     found.append(molecule("real_engine", after=real.name))
     found.append(Suite("unit", [sys.executable, *pytest, "tests/unit"], 900))
-    # Where there is no such Python, tools/setup.py has said so.
+    # Where there is no such Python, tools/setup.py has said so. The core knows no Ansible: it runs on the oldest Python
+    # and on the newest, all else with the oldest ansible-core too.
     if (ROOT / ".venv-2.19").exists():
-        found.append(Suite("unit-2.19", [str(ROOT / ".venv-2.19/bin/python"), *pytest, "tests/unit"], 900))
+        old = [str(ROOT / ".venv-2.19/bin/python"), *pytest, "tests/unit", "--ignore=tests/unit/fleet"]
+        found.append(Suite("unit-2.19", old, 900))
     if (ROOT / ".venv-3.9").exists():
         found.append(Suite("core-3.9", [str(ROOT / ".venv-3.9/bin/python"), *pytest, "tests/unit/fleet"], 900))
     return found
