@@ -17,6 +17,9 @@ from typing import Callable
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+# ansible-playbook of the newest ansible-core, and of the oldest that is tested, where this machine has a Python for it.
+NEWEST = Path(sys.executable).parent / "ansible-playbook"
+OLDEST = ROOT / ".venv-2.19" / "bin" / "ansible-playbook"
 # Files with mode and content, containers with image and start time, images, networks, volumes: whatever a check run
 # could leave behind. Not what engines write by themselves (logs, caches; runc at each health check), nor the times of
 # folders, in which Ansible's own temporary files come and go.
@@ -56,14 +59,16 @@ class Run:
 def playbook() -> Callable[..., Run]:
     """playbook("site.yml", "--check", "-l", "ana-ml2") in the lab; only a person's own environment goes in.
 
-    Keywords are extra variables.
+    Keywords are extra variables. The program may be another one than the newest.
     """
 
-    def run(name: str, *arguments: str, inventory: str = "inventories/lab", **variables: object) -> Run:
+    def run(
+        name: str, *arguments: str, inventory: str = "inventories/lab", program: Path = NEWEST, **variables: object
+    ) -> Run:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "MOLECULE_"))}
         done = subprocess.run(
             [
-                *(str(Path(sys.executable).parent / "ansible-playbook"), "-i", inventory, name, *arguments),
+                *(str(program), "-i", inventory, name, *arguments),
                 *(("-e", json.dumps(variables)) if variables else ()),
             ],
             cwd=ROOT,
@@ -78,6 +83,14 @@ def playbook() -> Callable[..., Run]:
         return Run(done.returncode, done.stdout)
 
     return run
+
+
+@pytest.fixture(
+    params=[NEWEST, *([OLDEST] if OLDEST.exists() else [])], ids=lambda path: path.parent.parent.name.lstrip(".")
+)
+def program(request: pytest.FixtureRequest) -> Path:
+    """What plays the playbook: once for each ansible-core that is tested."""
+    return request.param
 
 
 @pytest.fixture

@@ -63,22 +63,22 @@ def test_compose_by_hand_recreates_nothing(host):
         assert after == before
 
 
-def test_one_stack_alone(playbook):
-    run = playbook("site.yml", "-l", "ana-ml2", "-e", "only=qwen35-vl")
+def test_one_stack_alone(playbook, program):
+    run = playbook("site.yml", "-l", "ana-ml2", "-e", "only=qwen35-vl", program=program)
     assert run.status == 0, run.output
     assert run.recap("ana-ml2")["changed"] == 0, run.output
 
 
-def test_check_mode_foresees_exactly_what_a_run_changes(host, playbook, digest):
+def test_check_mode_foresees_exactly_what_a_run_changes(host, playbook, program, digest):
     """Drift made by hand: seen and not repaired by --check, repaired by the run, then gone."""
     host.check_output("echo '# by hand' >> /opt/docker/compose/qwen35-vl/compose.yaml")
     before = digest()
-    foreseen = playbook("site.yml", "-l", "ana-ml2", "--check", "--diff")
+    foreseen = playbook("site.yml", "-l", "ana-ml2", "--check", "--diff", program=program)
     after = digest()
-    repaired = playbook("site.yml", "-l", "ana-ml2")
+    repaired = playbook("site.yml", "-l", "ana-ml2", program=program)
     assert foreseen.recap("ana-ml2")["changed"] == 1, foreseen.output
     assert "by hand" in foreseen.output
     assert after == before
     assert repaired.status == 0, repaired.output
     assert repaired.recap("ana-ml2")["changed"] == 1
-    assert playbook("site.yml", "-l", "ana-ml2", "--check").recap("ana-ml2")["changed"] == 0
+    assert playbook("site.yml", "-l", "ana-ml2", "--check", program=program).recap("ana-ml2")["changed"] == 0
