@@ -49,7 +49,10 @@ class Engine:
             try:
                 client = docker.APIClient(version="auto", timeout=API_TIMEOUT_SECONDS, **_environment())
             except (DockerException, RequestException) as error:
-                raise EngineError(f"The Docker daemon cannot be reached: {error}") from error
+                raise EngineError(
+                    f"The Docker daemon cannot be reached: {error}. Until it answers, nothing of its containers can be "
+                    "seen: look at `systemctl status docker` and `journalctl -u docker -n 50`."
+                ) from error
             self._local.client = client
         return client
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
-from ..fleet import drift, gateway_files
+from ..fleet import drift, gateway_files, rollout_report
 from ..fleet.drift import Difference, LiveFile
 from ..fleet.errors import Finding
 from ..fleet.gateway_files import Asked, LiveGateway, RenderedGateway, Silent, Told
@@ -140,6 +140,11 @@ class GatewayRollout:
         live = self.live(probes=True)
         outcome = self._outcome(live)
         if live.told is not None:
+            if live.told.silence and self.orders.replace:
+                outcome.warnings.append(
+                    f"The gateway on {self.gateway.host} does not answer ({live.told.silence}), so which routes it has "
+                    f"cannot be seen. A run waits for it. Look at `docker logs {self.gateway.container}` there."
+                )
             silent = gateway_files.silent(self.gateway, live.told)
             outcome.findings = gateway_files.hazards(self.gateway, [(each, self._answers(each)) for each in silent])
         return outcome
@@ -161,12 +166,19 @@ class GatewayRollout:
                 f"not do: run site.yml -l {gateway.host}."
             )
             outcome.step = gateway_files.step(each for each in differences if each.action not in gateway_files.REPLACES)
-        if not self.orders.replace and (live.told is None or live.told.status != 200):
+        if not self.orders.replace and (live.told is None or live.told.silence):
             if live.told is not None:
-                said = live.told.error or f"HTTP {live.told.status}"
-                outcome.warnings.append(f"The gateway on {gateway.host} does not answer ({said}); its routes stay.")
+                outcome.warnings.append(
+                    f"The gateway on {gateway.host} does not answer ({live.told.silence}); its routes stay."
+                )
             outcome.step = ""
         outcome.changed = outcome.step not in ("", drift.REPORT)
+        changed = {each.item for each in differences}
+        shown = {  # a secret file only where nothing of it is there
+            name: file
+            for name, file in gateway.files.items()
+            if f"file {name}" in changed and (not file.secret or live.files.get(name) is None)
+        }
         outcome.diff = [
             {
                 "before_header": os.path.join(gateway.directory, name),
@@ -174,10 +186,10 @@ class GatewayRollout:
                 "before": _shown(live.files.get(name), file.secret),
                 "after": drift.NOT_SHOWN + "\n" if file.secret else file.content,
             }
-            for name, file in gateway.files.items()
-            if any(each.item == f"file {name}" for each in differences)
-            and (not file.secret or live.files.get(name) is None)
+            for name, file in shown.items()
         ]
+        rest = [each for each in differences if each.item not in {f"file {name}" for name in shown}]
+        outcome.diff += rollout_report.items(f"gateway on {gateway.host}", rest)
         return outcome
 
     # --- doing -----------------------------------------------------------------------------------------------------

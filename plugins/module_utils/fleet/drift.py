@@ -120,7 +120,7 @@ def compare(rendered: RenderedStack, live: LiveStack, *, ask: bool = True) -> li
         return found.differences
     _compare_image(found, rendered, live, live.container)
     _compare_container(found, rendered, live, live.container)
-    _compare_state(found, rendered, live.container)
+    _compare_state(found, live, live.container)
     _compare_cards(found, rendered, live)
     if not any(difference.action in (START, RECREATE) for difference in found.differences):
         _compare_endpoint(found, rendered, live, live.container)
@@ -227,7 +227,8 @@ def _compare_unit(found: Found, rendered: RenderedStack, live: LiveStack) -> Non
     if not unit.runner_current:
         found.add("unit program", "of this release", "another", ADOPT)
     found.unless_equal("unit enabled", "enabled", unit.enabled, ADOPT)
-    running = live.container is not None and live.container["State"]["Status"] == "running"
+    container = live.container
+    running = container is not None and container["State"]["Status"] == "running" and not _loops(live, container)
     if unit.active == "active" or (running and unit.active in ("activating", "reloading")):
         return
     # Whoever started it without the unit may have done so while a neighbour was loading: it must prove itself again,
@@ -337,9 +338,15 @@ def _service_items(
         yield "ulimits", _wanted_ulimits(service), _live_ulimits(host)
 
 
-def _compare_state(found: Found, rendered: RenderedStack, container: Mapping[str, Any]) -> None:
+def _loops(live: LiveStack, container: Mapping[str, Any]) -> bool:
+    """Docker has started it again, and it does not answer: the same right after such a start and long after it."""
+    waits = ((container["State"].get("Health") or {}).get("Status")) == "starting"
+    return bool(container.get("RestartCount")) and waits and (live.endpoint or Endpoint()).health != 200
+
+
+def _compare_state(found: Found, live: LiveStack, container: Mapping[str, Any]) -> None:
     state = container["State"]
-    status = state["Status"]
+    status = "restarting" if _loops(live, container) else state["Status"]
     if status == "running":
         health = (state.get("Health") or {}).get("Status")
         if health == "unhealthy":

@@ -406,6 +406,11 @@ class Told:
     error: str = ""
     probes: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def silence(self) -> str:
+        """Why its routes cannot be seen; empty where they can."""
+        return "" if self.status == 200 else self.error or f"HTTP {self.status}"
+
 
 @dataclass(frozen=True)
 class LiveGateway:

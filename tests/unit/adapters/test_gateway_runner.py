@@ -348,6 +348,27 @@ def test_a_container_of_somebody_else_is_not_taken(tmp_path: Path) -> None:
     assert "up" not in lab.commands
 
 
+def test_a_diff_names_what_is_no_file(tmp_path: Path) -> None:
+    gateway = render(tmp_path)
+    lab = Lab(gateway)
+    lab.container["State"]["Status"] = "exited"
+    (lab.directory / ".env").write_text("LITELLM_MASTER_KEY=sk-by-hand\n")
+    (block,) = rollout(lab, gateway).look().diff
+    assert block["before"].splitlines() == ["file .env: (not shown)", "state: exited"]
+    assert block["after"].splitlines() == ["file .env: as rendered", "state: running"]
+
+
+def test_a_check_of_a_gateway_that_hangs_says_what_it_did_not_see(tmp_path: Path) -> None:
+    gateway = render(tmp_path)
+    lab = Lab(gateway)
+    lab.fetch = lambda *_asked, **_how: HttpAnswer(0, error="timed out after 10 s")  # type: ignore[method-assign]
+    looked = rollout(lab, gateway).look()
+    (warning,) = looked.warnings
+    assert "does not answer (timed out after 10 s), so which routes it has cannot be seen" in warning
+    assert [each.item for each in looked.differences] == ["readiness"]
+    assert looked.findings == []
+
+
 def test_a_diff_shows_no_secret(tmp_path: Path) -> None:
     lab = Lab(render(tmp_path))
     wanted = render(tmp_path, (f"{GATEWAY}/master_key", "sk-another-0123456789abcdef"), NEW_ALIAS)

@@ -175,6 +175,25 @@ EXITED = disturbed("State", to={"Status": "exited", "ExitCode": 1, "StartedAt": 
 
 
 @pytest.mark.parametrize(
+    ("status", "restarts", "answers", "items"),
+    [
+        ("restarting", 3, False, [("unit active", ADOPT), ("container.state", RECREATE)]),
+        ("running", 3, False, [("unit active", ADOPT), ("container.state", RECREATE)]),
+        ("running", 3, True, [("unit active", ASK)]),  # it is back, and Docker has not asked it yet
+        ("running", 0, False, [("unit active", ASK), ("health", WAIT)]),  # somebody has started it
+    ],
+)
+def test_a_container_in_a_loop_is_one_between_two_starts_and_right_after_one(
+    status: str, restarts: int, answers: bool, items: list[tuple[str, str]]
+) -> None:
+    container = disturbed("State", to={**CONTAINER["State"], "Status": status, "Health": {"Status": "starting"}})
+    container["RestartCount"] = restarts
+    silent = {} if answers else {"endpoint": Endpoint(0, error="connection refused")}
+    there = live(container=container, unit=replace(UNIT, active="inactive"), now=STARTED + 5, **silent)
+    assert found(WITH_UNIT, there) == items
+
+
+@pytest.mark.parametrize(
     ("unit", "container", "expected"),
     [
         ({}, CONTAINER, []),
