@@ -22,7 +22,7 @@ NEWEST = Path(sys.executable).parent / "ansible-playbook"
 OLDEST = ROOT / ".venv-2.19" / "bin" / "ansible-playbook"
 # Files with mode and content, containers with image and start time, images, networks, volumes: whatever a check run
 # could leave behind. Not what engines write by themselves (logs, caches; runc at each health check), nor the times of
-# folders, in which Ansible's own temporary files come and go.
+# folders, in which Ansible's own temporary files come and go, nor when Docker last started by itself what always ends.
 DIGEST = r"""
 cd /
 find etc/docker etc/modelfleet etc/systemd/system etc/apt opt/docker root/.ansible tmp run/modelfleet -xdev \
@@ -30,7 +30,7 @@ find etc/docker etc/modelfleet etc/systemd/system etc/apt opt/docker root/.ansib
   \( -type d -printf '%p %m\n' -o -printf '%p %m %s %Ts %l\n' \) 2>/dev/null | sort
 find opt/docker etc/docker -xdev -type f -exec sha256sum {} + 2>/dev/null | sort
 docker ps -aq --no-trunc | sort |
-  xargs -r docker inspect --format '{{.Id}} {{.Image}} {{.State.StartedAt}} {{.RestartCount}}'
+  xargs -r docker inspect --format '{{.Id}} {{.Image}} {{if .RestartCount}}restarts{{else}}{{.State.StartedAt}}{{end}}'
 docker image ls --no-trunc -q | sort -u
 iptables-save -t raw 2>/dev/null | grep '^-A'
 docker network ls -q --no-trunc | sort
