@@ -133,8 +133,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "processes": sorted({each["pid"] for card in cards for each in card.get("processes") or ()}),
             },
         )
-        if looked.get("failed") or "facts" not in looked:  # without the SDK nothing can be compared
-            raise CannotLook("stacks_unreadable", self.host, _line(looked["msg"]), "The message says what to do.")
+        if looked.get("failed") or "unseen" in looked:
+            why = _line(looked.get("unseen") or looked["msg"])
+            raise CannotLook("stacks_unreadable", self.host, why, "The message says what to do.")
         differences = [each for stack in looked["stacks"].values() for each in stack["differences"]]
         self._differences("stack", [drift.Difference(**each) for each in [*differences, *looked["extra"]]])
         self._differences("host", [drift.Difference(**each) for each in looked["ports"]])
@@ -161,6 +162,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         place = f"{self.host}: gateway"
         if looked.get("failed"):
             raise CannotLook(str(looked.get("code") or "gateway_unreadable"), place, _line(looked["msg"]), "")
+        if "unseen" in looked:
+            raise CannotLook("gateway_unreadable", place, _line(looked["unseen"]), "The message says what to do.")
         found = [drift.Difference(**each) for each in looked["differences"]]
         self.report["warnings"] += looked["findings"]
         self.report["gateway"] = {"routes": looked["routes"], "step": looked["step"]}

@@ -31,7 +31,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result = self.result(task_vars)
         host = str(self._task.args.get("host") or task_vars["inventory_hostname"])
         found = [str(Finding(**each)) for each in result.get("findings") or ()]
-        for note in [*result.get("notes", []), *found]:
+        for note in [*result.get("notes", []), *filter(None, [result.get("unseen")]), *found]:
             # Straight to the terminal: the callback prints no warning of a task that it hides as unchanged.
             display.display(f"[WARNING]: {note}", color=C.COLOR_WARN, stderr=True)
         for answer in result.get("answers") or ():

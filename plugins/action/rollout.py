@@ -12,6 +12,7 @@ import time
 import uuid
 from typing import Any, Iterator
 
+from ansible import constants as C
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -74,6 +75,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             arguments = host_stacks.arguments(self._task.args, host, task_vars)
             looked = self._module(host_stacks.COMPARE, host_stacks.for_compare(arguments), task_vars)
+            if "unseen" in looked:
+                # Straight to the terminal: the callback prints no warning of a task that it hides as unchanged.
+                display.display(f"[WARNING]: {looked['unseen']}", color=C.COLOR_WARN, stderr=True)
             if looked.get("failed") or self._task.check_mode or not looked["changed"]:
                 return looked
             self._read_pictures(arguments["stacks"], looked["stacks"])

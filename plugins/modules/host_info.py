@@ -150,11 +150,6 @@ notes:
   type: list
   elements: str
   sample: ["ana-ml2: GPU 1: GPU 1 of ana-ml2 is in compute mode Exclusive_Process ..."]
-ansible_facts:
-  description: Whether engine, Compose and SDK are there, so that a check run can end before what needs them.
-  returned: always
-  type: dict
-  sample: {modelfleet_engine_there: true}
 findings:
   description: What is wrong, each with code, place, problem, remedy and severity. Warnings are shown by themselves.
   returned: always
@@ -290,7 +285,6 @@ def main():
     if wanted["nvidia"]:
         result["nvidia"], more = judge_nvidia(wanted["nvidia"], engine, system, wanted["host"])
         findings += more
-    result["ansible_facts"] = {"modelfleet_engine_there": not engine.missing}
     result["findings"] = [asdict(finding) for finding in findings]
     result["notes"] = [str(finding) for finding in findings if finding.severity == WARNING]
     if errors(findings):

@@ -144,6 +144,11 @@ answers:
   sample:
     - {name: vision, alias_of: qwen3.5-9b-fp8, route: ana-ml2--qwen35-vl, passed: true, code: passed}
     - {name: wrong key, passed: true, code: passed, message: "HTTP 401, as it must be."}
+unseen:
+  description: Why nothing was compared, also shown as a warning. A run installs first what it would be compared by.
+  returned: in check mode, without the Docker SDK for Python on a host that has containers or images
+  type: str
+  sample: "ana-docker: The containers cannot be compared before a run has installed the Docker SDK for Python."
 notes:
   description: What to know although nothing failed. They are shown as warnings too.
   returned: always
@@ -180,8 +185,12 @@ import random
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import http
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import Engine, EngineError
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import docker_engine, http
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import (
+    Engine,
+    EngineError,
+    Unseen,
+)
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.gateway_runner import (
     GatewayFailed,
     GatewayRollout,
@@ -219,7 +228,7 @@ def main():
     )
     try:
         world = World(
-            engine=Engine(),
+            engine=docker_engine.to_check() if module.check_mode else Engine(),
             fetch=http.fetch,
             seed=lambda: random.SystemRandom().getrandbits(31),
         )
@@ -227,6 +236,8 @@ def main():
         outcome = rollout.look() if module.check_mode else rollout.run()
     except GatewayFailed as failed:
         module.fail_json(msg=str(failed), code=failed.code, routes=list(gateway.ids))
+    except Unseen as unseen:
+        module.exit_json(changed=False, step="", differences=[], routes=gateway.ids, unseen=f"{gateway.host}: {unseen}")
     except EngineError as error:
         module.fail_json(msg=f"{gateway.host}: {error}")
     module.exit_json(

@@ -214,6 +214,11 @@ extra:
   elements: dict
   sample:
     - {stack: old-model, item: stack, want: (none), have: vllm-old (running), action: report}
+unseen:
+  description: Why nothing was compared, also shown as a warning. A run installs first what it would be compared by.
+  returned: in check mode, without the Docker SDK for Python on a host that has containers or images
+  type: str
+  sample: "ana-ml2: The containers cannot be compared before a run has installed the Docker SDK for Python."
 ports:
   description: What was set, or in check mode would be, of who may reach the engines' ports.
   returned: always

@@ -114,6 +114,11 @@ extra:
   elements: dict
   sample:
     - {stack: old-model, item: stack, want: (none), have: vllm-old (running), action: report}
+unseen:
+  description: Why nothing was compared. A run installs first what it would be compared by.
+  returned: in check mode, without the Docker SDK for Python on a host that has containers or images
+  type: str
+  sample: "ana-ml2: The containers cannot be compared before a run has installed the Docker SDK for Python."
 ports:
   description: What differs in who may reach the engines' ports.
   returned: always
@@ -139,17 +144,20 @@ owners:
     "4711": {stack: qwen35-vl, container: vllm-qwen35}
 """
 
-import os
-import shutil
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import files, firewall, http, systemd
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters import (
+    docker_engine,
+    files,
+    firewall,
+    http,
+    systemd,
+)
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import (
-    MISSING,
     Engine,
     EngineError,
-    NoEngine,
+    Unseen,
 )
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.firewall import FirewallError
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.live import Orders, View, look
@@ -243,32 +251,22 @@ def main():
             "vllm_stack_units: false and vllm_stack_restart: unless-stopped; after a reboot all start at once then."
         )
     try:
-        # In check mode it is not installed by now, and all that it would run is still to come.
-        bare = (
-            module.check_mode and shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None
-        )
-        if module.check_mode and not bare and MISSING:
-            module.exit_json(
-                changed=False,
-                stacks={},
-                extra=[],
-                ports=[],
-                msg=f"{wanted['host']}: nothing can be compared before a run has installed the Docker SDK for Python.",
-            )
-        engine = NoEngine() if bare else Engine()
+        engine = docker_engine.to_check() if module.check_mode else Engine()
         orders = Orders(
             root=wanted["root"],
             ask=wanted["ask"],
             prune=wanted["prune"],
             only=wanted["only"],
             ports=Ports.from_dict(wanted["ports"]) if wanted["ports"] else None,
-            bare=bare,
+            bare=module.check_mode and not docker_engine.installed(),
         )
         looked = look(stacks, orders, View(engine, http.fetch, systemd, firewall, time.time))
         result = compared(wanted["host"], stacks, looked)
         if wanted["facts"]:
             result["facts"] = {stack.name: facts(stack, looked.live[stack.name]) for stack in stacks}
             result["owners"] = owners(wanted["processes"], engine)
+    except Unseen as unseen:
+        module.exit_json(changed=False, stacks={}, extra=[], ports=[], unseen=f"{wanted['host']}: {unseen}")
     except (EngineError, FirewallError, systemd.SystemdError) as error:
         module.fail_json(msg=f"{wanted['host']}: {error}")
     module.exit_json(**result)

@@ -58,6 +58,21 @@ def foreseen(run, older):
     return done
 
 
+@pytest.fixture(scope="session")
+def half(run, older, foreseen):
+    """Somebody has got half-way with the older host: no Compose, no SDK. What a check said of it."""
+    done = run("--tags", "container_engine", *OLDER)
+    assert done.status == 0, done.output
+    made = changes(done, "ana-bare12")
+    assert made == changes(foreseen, "ana-bare12")[: len(made)]
+    older.check_output("apt-get -qy purge docker-compose-plugin python3-docker")
+    before = older.check_output(EVERYTHING)
+    checked = run("--check", "--diff", *OLDER)
+    assert checked.status == 0, checked.output
+    assert older.check_output(EVERYTHING) == before
+    return checked
+
+
 def settings(host):
     return json.loads(host.file("/etc/docker/daemon.json").content_string)
 
@@ -115,17 +130,23 @@ class TestBare:
         assert not host.package("nvidia-container-toolkit").is_installed
         # The right key next time puts it right: `installed` shows it.
 
-    @pytest.mark.parametrize("name", ["ana-bare", "ana-bare12"])
-    def test_a_run_does_what_the_check_foresaw(self, foreseen, installed, name):
-        done = changes(installed, name)
-        if name == "ana-bare":  # its package source was half there, from the wrong key
-            assert "Add NVIDIA's repository" in done
-        assert done == changes(foreseen, name)
+    def test_a_run_does_what_the_check_foresaw(self, foreseen, installed):
+        done = changes(installed, "ana-bare")
+        assert "Add NVIDIA's repository" in done  # its package source was half there, from the wrong key
+        assert done == changes(foreseen, "ana-bare")
         assert len(done) >= 9
+
+    def test_a_run_does_what_the_check_foresaw_of_a_half_installed_host(self, half, installed):
+        assert "Would install docker-compose-plugin, python3-docker" in half.said
+        assert "container_name: vllm-" in half.output
+        done = changes(installed, "ana-bare12")
+        assert done == changes(half, "ana-bare12")
+        assert "Add Docker's repository" not in done
+        assert len(done) >= 6
 
 
 @pytest.fixture(scope="session")
-def installed(run):
+def installed(run, half):
     done = run()
     assert done.status == 0, done.output
     return done

@@ -8,12 +8,15 @@ Answers are the daemon's own objects (``docker inspect``). An instance may be us
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Union
 
 from ..fleet import drift
 from ..fleet.pulling import PullProgress
 from ..fleet.rendered import LABEL_STACK
+from . import command
 
 try:
     import docker
@@ -25,11 +28,16 @@ else:
     MISSING = None
 
 API_TIMEOUT_SECONDS = 120
+SYSTEM_PATHS = ("/usr/sbin", "/sbin")  # not in everybody's PATH
 LOG_LINES = 5000  # at a time; the daemon reads its log file from the start when it is not limited
 
 
 class EngineError(Exception):
     """The daemon refused or could not be reached; the message is its own."""
+
+
+class Unseen(EngineError):
+    """A check cannot see what a run, which installs something first, will see."""
 
 
 class Engine:
@@ -182,6 +190,23 @@ class NoEngine:
 
     def image(self, reference: str) -> None:
         return None
+
+
+def installed() -> bool:
+    return shutil.which("dockerd", path=os.pathsep.join((os.environ.get("PATH", ""), *SYSTEM_PATHS))) is not None
+
+
+def to_check() -> Union[Engine, NoEngine]:
+    """In check mode nothing has been installed by now, and all that it would run is still to come."""
+    if not installed():
+        return NoEngine()
+    if not MISSING:
+        return Engine()
+    for what in (("ps", "-aq"), ("image", "ls", "-aq")):
+        seen = command.run(["docker", *what])
+        if not seen.ok or seen.output.strip():
+            raise Unseen("The containers cannot be compared before a run has installed the Docker SDK for Python.")
+    return NoEngine()
 
 
 def _told(error: Exception) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Sequence
 
 import pytest
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.command import Outcome
+from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.docker_engine import NoEngine
 from ansible_collections.modelfleet.inference.plugins.module_utils.adapters.gateway_runner import (
     WORKER,
     GatewayFailed,
@@ -346,6 +347,16 @@ def test_a_container_of_somebody_else_is_not_taken(tmp_path: Path) -> None:
         rollout(lab, wanted).run()
     assert failed.value.code == "container_taken"
     assert "up" not in lab.commands
+
+
+def test_a_check_of_a_bare_host_foresees_all_of_it_and_writes_nothing(tmp_path: Path) -> None:
+    gateway = render(tmp_path)
+    world = World(engine=NoEngine(), fetch=lambda *_asked, **_how: HttpAnswer(0), seed=lambda: 1)  # type: ignore[arg-type]
+    outcome = GatewayRollout(gateway, QUIET, world).look()
+    files = [f"file {name}" for name in gateway.files]
+    assert [each.item for each in outcome.differences] == [*files, "image", "container"]
+    assert (outcome.changed, outcome.step) == (True, "create")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_diff_names_what_is_no_file(tmp_path: Path) -> None:
