@@ -398,12 +398,12 @@ def test_nothing_else_is_named(number: int) -> None:
 def test_a_route_that_leads_to_nothing_is_a_warning() -> None:
     """Led to nothing by hand, or its engine stopped; the one that is blocked is probed by nobody."""
     warned = played(0).looked.report["hosts"][GATEWAY]["warnings"]
-    assert {one["stack"]: one["code"] for one in warned} == dict.fromkeys(("three", "five", "six"), "route_to_nothing")
+    # One whose probe came late on a busy machine is cooled down, and no matter here.
+    to_nothing = {one["stack"] for one in warned if one["code"] == "route_to_nothing"}
+    assert to_nothing == {"three", "five", "six"}, warned
     three = next(one for one in warned if one["stack"] == "three")
-    assert (
-        "route ana-ml2--three (http://ana-ml2:9/v1) leads to nothing: Cannot connect to host ana-ml2:9."
-        in (three["problem"])
-    )
+    said = "route ana-ml2--three (http://ana-ml2:9/v1) leads to nothing: Cannot connect to host ana-ml2:9."
+    assert said in three["problem"]
 
 
 def test_who_else_holds_the_memory_of_a_restart_is_a_warning_and_no_drift() -> None:
